@@ -1,0 +1,25 @@
+//! `lock_exporter`: who holds which lock, since when, alive or dead, and what it blocks.
+//!
+//! ```text
+//! config → targets → source ──► Scan ──► Tracker ──► Status ──► exposition ──► web / cli
+//!          (pure)      │ I/O    (value)   (pure,     (value,      (pure)        (I/O)
+//!                    store I/O            one owner)  shared)
+//!                                    judge (pure) is called by tracker and exposition
+//! ```
+//!
+//! Facts come in at the left through small readers that do I/O, become plain values, are judged
+//! and tracked by pure code that is handed the time, and leave at the right through pure
+//! renderers. One task owns all changing state. Nothing here writes to a backend, signals a
+//! process or takes a lock.
+
+pub mod judge;
+pub mod location;
+pub mod lock;
+pub mod scan;
+pub mod secret;
+pub mod source;
+pub mod status;
+pub mod store;
+pub mod target;
+pub mod telemetry;
+pub mod tracker;

@@ -1,0 +1,3 @@
+//! The process entry.
+
+fn main() {}

@@ -1,0 +1,63 @@
+//! Secrets and where they come from: environment, files, commands, with restic's own rules.
+//!
+//! A specification names a place; the value is read when a target is opened, so a rotated secret
+//! is seen without a restart. Values never show in `Debug`, logs or errors.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+/// A secret value: bytes, wiped when dropped, shown as dots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Wraps a value.
+    pub fn new(value: impl Into<Vec<u8>>) -> Self {
+        Self(Zeroizing::new(value.into()))
+    }
+
+    /// The value; keep the borrow short.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The variables a target sees beside the exporter's own, which it inherits as restic would.
+/// On one name `env` wins over `env_file`, that over `env_dir`, that over the inherited one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EnvSpec {
+    /// Given in the configuration.
+    pub env: BTreeMap<String, Secret>,
+    /// A file of `KEY=value` lines, as people already have for restic.
+    pub env_file: Option<PathBuf>,
+    /// A folder in which each file is one variable: a mounted Kubernetes Secret.
+    pub env_dir: Option<PathBuf>,
+}
+
+/// How a repository is opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum PasswordSpec {
+    /// As restic: `RESTIC_PASSWORD_COMMAND`, `RESTIC_PASSWORD_FILE`, `RESTIC_PASSWORD` of the
+    /// target's environment; none of them = sealed mode.
+    #[default]
+    Inherit,
+    /// The first rows of this file.
+    File(PathBuf),
+    /// What this command prints.
+    Command(String),
+    /// The variable of this name in the target's environment.
+    Variable(String),
+    /// A file with the output of `restic cat masterkey`.
+    MasterKeyFile(PathBuf),
+    /// The empty password, asked for explicitly (restic's `--insecure-no-password`).
+    Empty,
+}

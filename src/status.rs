@@ -1,0 +1,237 @@
+//! The picture of everything known at one moment, as immutable values.
+//!
+//! Made by [`crate::tracker`], read by renderers. It holds facts: what was seen, when, and since
+//! when. Whether a lock is stale is computed from it ([`crate::judge`]), never stored in it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
+use crate::scan::{Facts, Ignored, ScanError};
+use crate::target::{PerMode, TargetName, TargetSpec};
+
+/// Everything known at one moment. Cheap to clone and to share.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Every target of the current set, also those never scanned.
+    pub targets: Arc<BTreeMap<TargetName, Arc<TargetStatus>>>,
+    /// The last events, oldest first; bounded by [`Status::EVENTS_MAX`].
+    pub events: Arc<VecDeque<LockEvent>>,
+    /// Durations of ended holds, by source and mode.
+    pub durations: Arc<BTreeMap<(&'static str, LockMode), DurationHistogram>>,
+    /// Grows with every change.
+    pub revision: u64,
+}
+
+impl Status {
+    /// No more events than this are kept, over all targets.
+    pub const EVENTS_MAX: usize = 500;
+}
+
+/// Everything known about one target.
+#[derive(Clone, Debug)]
+pub struct TargetStatus {
+    /// What is watched.
+    pub spec: Arc<TargetSpec>,
+    /// The rhythm of its holders.
+    pub policy: LeasePolicy,
+    /// What the scans so far amount to.
+    pub phase: Phase,
+    /// The last attempt; absent before the first one has ended.
+    pub last_attempt: Option<Attempt>,
+    /// Counters since the target is watched.
+    pub counters: TargetCounters,
+}
+
+/// What the scans so far amount to. "Never scanned", "no locks" and "cannot be scanned" differ.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// No scan has ended yet.
+    Pending,
+    /// The last scan succeeded.
+    Seen(Arc<Seen>),
+    /// The last scan failed.
+    Failing {
+        /// What the last successful scan saw, if there was one.
+        last_seen: Option<Arc<Seen>>,
+        /// Why the last scan failed.
+        error: ScanError,
+        /// End of the first failed scan of this unbroken run.
+        since: Timestamp,
+    },
+}
+
+impl TargetStatus {
+    /// What the last successful scan saw, also when later ones failed. Whoever shows it checks
+    /// its age: [`TargetStatus::seen_at`].
+    pub fn seen(&self) -> Option<&Arc<Seen>> {
+        match &self.phase {
+            Phase::Pending => None,
+            Phase::Seen(seen) => Some(seen),
+            Phase::Failing { last_seen, .. } => last_seen.as_ref(),
+        }
+    }
+
+    /// What was seen, unless it is so old at `now` that it must not be shown any more: over
+    /// `hold`, whether scans fail or just do not happen.
+    pub fn seen_at(&self, now: Timestamp, hold: Duration) -> Option<&Arc<Seen>> {
+        let hold = jiff::SignedDuration::try_from(hold).unwrap_or(jiff::SignedDuration::MAX);
+        self.seen().filter(|seen| now.duration_since(seen.at) <= hold)
+    }
+
+    /// Why the last attempt failed.
+    pub fn error(&self) -> Option<&ScanError> {
+        match &self.phase {
+            Phase::Pending | Phase::Seen(_) => None,
+            Phase::Failing { error, .. } => Some(error),
+        }
+    }
+}
+
+/// The end of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it ended, by the exporter's clock.
+    pub ended_at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What the last successful scan saw, joined with what earlier ones knew.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// When that scan ended: verdicts are as of this moment.
+    pub at: Timestamp,
+    /// Every lock file, in the order of their names.
+    pub entries: Vec<SeenEntry>,
+    /// The holders behind the readable ones, in the order of their keys.
+    pub holds: Vec<Hold>,
+    /// Since when a new lock of each mode would have been refused at every look; absent while it
+    /// would be granted, and while that is not known.
+    pub blocked_since: PerMode<Option<Timestamp>>,
+    /// A lock's own time minus its storage time, of the lock with the largest difference among
+    /// those whose name is known for less than the stale limit, in nanosecond precision.
+    pub clock_skew: Option<jiff::SignedDuration>,
+    /// Names that are no locks.
+    pub ignored: Ignored,
+    /// What is known about the target itself.
+    pub facts: Facts,
+    /// Files that vanished between listing and reading in that scan.
+    pub vanished: u32,
+}
+
+/// A lock file and when its name was first seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenEntry {
+    /// What the scan found.
+    pub entry: LockEntry,
+    /// End of the first scan that saw this name.
+    pub first_seen: Timestamp,
+    /// Start of the last successful scan that did not see it; absent when it was there at the
+    /// first look. A lock's own time is moved into `[not_before, first_seen]` for holds.
+    pub not_before: Option<Timestamp>,
+}
+
+/// One holder's unbroken possession across refreshes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// What joins its files.
+    pub key: HoldKey,
+    /// Exclusive or shared.
+    pub mode: LockMode,
+    /// Who has it.
+    pub holder: Holder,
+    /// The last refresh, on the exporter's clock: of its newest file.
+    pub refreshed_at: Timestamp,
+    /// Start as far as known.
+    pub held_since: Timestamp,
+    /// False when it may have begun earlier: it was there at our first look.
+    pub since_is_exact: bool,
+    /// Refreshes seen.
+    pub refreshes: u64,
+    /// Its files now, leftovers of failed deletes included; the newest first.
+    pub files: Vec<LockId>,
+    /// Set when its process is proven gone.
+    pub gone: Option<GoneReason>,
+}
+
+/// Counters of one target since it is watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetCounters {
+    /// Scans ended.
+    pub scans: u64,
+    /// Of those, failed.
+    pub scan_failures: u64,
+    /// Holds seen to start.
+    pub holds_started: PerMode<u64>,
+    /// Holds seen to end.
+    pub holds_ended: PerMode<u64>,
+    /// Refreshes seen.
+    pub refreshes: u64,
+    /// Lock files that vanished while stale: somebody ran `unlock`.
+    pub stale_removals: u64,
+}
+
+/// Something that happened to a lock between two looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockEvent {
+    /// End of the scan that noticed it.
+    pub at: Timestamp,
+    /// Which target.
+    pub target: TargetName,
+    /// Which lock file.
+    pub id: LockId,
+    /// What.
+    pub kind: EventKind,
+    /// Whose; absent for files that could not be read.
+    pub hold: Option<(LockMode, Holder)>,
+}
+
+/// What can happen to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A hold began.
+    Acquired,
+    /// A hold was renewed.
+    Refreshed,
+    /// A hold ended.
+    Released,
+    /// A lock became stale, or a stale hold came back to life.
+    VerdictChanged {
+        /// Whether it is stale now.
+        stale: bool,
+    },
+}
+
+/// Durations of ended holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DurationHistogram {
+    /// Ended holds at most as long as the bound of the same index, not cumulative; the last one
+    /// counts what is longer than every bound.
+    pub counts: [u64; Self::BOUNDS.len() + 1],
+    /// Sum of all durations, in seconds.
+    pub sum_seconds: f64,
+}
+
+impl DurationHistogram {
+    /// Upper bounds in seconds: 30 s, 2 m, 5 m, 15 m, 30 m, 1 h, 2 h, 4 h, 8 h, 24 h.
+    pub const BOUNDS: [f64; 10] =
+        [30.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0];
+
+    /// Counts one ended hold.
+    pub fn observe(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let index = Self::BOUNDS.iter().position(|bound| seconds <= *bound);
+        self.counts[index.unwrap_or(Self::BOUNDS.len())] += 1;
+        self.sum_seconds += seconds;
+    }
+}
+
+impl Default for DurationHistogram {
+    fn default() -> Self {
+        Self { counts: [0; Self::BOUNDS.len() + 1], sum_seconds: 0.0 }
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading from backends: four verbs, none of which writes or deletes.
+//!
+//! A store knows folders and files of a repository, nothing of locks. Everything from a backend
+//! is untrusted: names, sizes, times. A store that cannot tell the whole truth fails instead of
+//! showing a part of it.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::scan::ErrorClass;
+
+/// What one listed name is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// Something that can be read: a file, an object, a symbolic link to a file.
+    File,
+    /// A folder, or a prefix of deeper objects.
+    Folder,
+    /// A symbolic link to something that is no regular file; never opened.
+    BadLink,
+    /// A device, pipe or socket; never opened.
+    Special,
+}
+
+/// One name directly in a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The last part of the path; where it was not UTF-8 the broken parts are U+FFFD.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Bytes, as the backend lists them.
+    pub size: u64,
+    /// When it was written, by the backend's clock; absent where there is none.
+    pub modified_at: Option<Timestamp>,
+}
+
+/// A complete listing of one folder.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// Every name in the folder, each once, in no order.
+    pub entries: Vec<Entry>,
+    /// Names that the store had to leave out because they cannot be represented (a key with `//`,
+    /// `..` or control characters); none of them can be a lock's.
+    pub odd: Vec<String>,
+}
+
+/// The verbs. A path is relative to the repository (`locks`, `keys/ab…`); `""` is its root.
+#[async_trait]
+pub trait ReadStore: Send + Sync + fmt::Debug {
+    /// Lists one folder, one level deep. A folder that is not there is an empty listing: only
+    /// [`ReadStore::stat`] of a file tells whether a repository is.
+    ///
+    /// # Errors
+    /// [`StoreError`]; never a partial listing.
+    async fn list(&self, folder: &str) -> Result<Listing, StoreError>;
+
+    /// Size and time of one file.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NotFound`] when it is not there, else as the backend says.
+    async fn stat(&self, path: &str) -> Result<Entry, StoreError>;
+
+    /// The whole content of one file of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::TooLarge`] when it has more, whatever the listing said; nothing more than
+    /// the limit is kept in memory then.
+    async fn read(&self, path: &str, bytes_max: u64) -> Result<Bytes, StoreError>;
+
+    /// The names of the folders directly in a folder, for finding repositories; `None` where the
+    /// backend cannot tell (rest-server).
+    ///
+    /// # Errors
+    /// [`StoreError`]; never a partial answer.
+    async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError>;
+}
+
+/// What kind of failure a store met.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StoreErrorKind {
+    /// The file, folder or bucket is not there.
+    NotFound,
+    /// Over the byte limit of a read.
+    TooLarge,
+    /// In an archive tier.
+    Archived,
+    /// Any other failure, by the class that a failed scan would show.
+    Failed(ErrorClass),
+}
+
+/// A failed verb: what was tried, where, and the backend's own words, cleaned of secrets.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{doing}: {cause}")]
+pub struct StoreError {
+    /// The kind.
+    pub kind: StoreErrorKind,
+    /// Verb and path: `list locks/`, `read keys/3f0f6bfd`.
+    pub doing: String,
+    /// Why, in the words of the backend or the operating system.
+    pub cause: String,
+    /// What a person can do next; a full sentence or empty.
+    pub advice: String,
+}
