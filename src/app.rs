@@ -59,7 +59,7 @@ impl From<anyhow::Error> for Failure {
 /// # Errors
 /// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
 /// file that cannot be read, or everything that is wrong in it.
-pub fn configuration(cli: &Cli) -> Result<Config, Failure> {
+pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
     let watch = &cli.watch;
     let overrides = overrides(&cli.scan);
     let host = host_name(watch);
@@ -70,14 +70,14 @@ pub fn configuration(cli: &Cli) -> Result<Config, Failure> {
         )));
     }
     if by_flag {
-        return from_flags(watch, repositories(watch)?, &overrides, &host);
+        return from_flags(watch, repositories(watch).await?, &overrides, &host);
     }
     let named = watch.config_file.clone();
     let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
     if let Some(path) = named.or_else(found) {
         return Ok(from_file(&path, &overrides, &host)?);
     }
-    let inherited = inherited_repository()?;
+    let inherited = inherited_repository().await?;
     if inherited.is_empty() {
         return Err(Failure::Usage(anyhow!(
             "nothing to watch: give -r REPOSITORY (or --repository-file), or --config.file, or \
@@ -112,22 +112,26 @@ fn host_name(watch: &Watch) -> String {
     })
 }
 
-fn repositories(watch: &Watch) -> anyhow::Result<Vec<String>> {
+async fn repositories(watch: &Watch) -> anyhow::Result<Vec<String>> {
     let mut all = watch.repositories.clone();
     if let Some(path) = &watch.repository_file {
-        all.push(secret::repository_from_file(path)?);
+        all.push(repository_from(path).await?);
     }
     Ok(all)
 }
 
-fn inherited_repository() -> anyhow::Result<Vec<String>> {
+async fn repository_from(path: &Path) -> anyhow::Result<String> {
+    Ok(secret::read_location(path).await?.to_string())
+}
+
+async fn inherited_repository() -> anyhow::Result<Vec<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (set("RESTIC_REPOSITORY"), set("RESTIC_REPOSITORY_FILE")) {
         (Some(_), Some(_)) => {
             bail!("RESTIC_REPOSITORY and RESTIC_REPOSITORY_FILE are both set; restic refuses that")
         }
         (Some(repository), None) => Ok(vec![repository]),
-        (None, Some(path)) => Ok(vec![secret::repository_from_file(Path::new(&path))?]),
+        (None, Some(path)) => Ok(vec![repository_from(Path::new(&path)).await?]),
         (None, None) => Ok(Vec::new()),
     }
 }
@@ -155,7 +159,9 @@ fn from_flags(
     let password = match (&watch.password_file, &watch.password_command) {
         _ if watch.insecure_no_password => PasswordSpec::Empty,
         (Some(_), Some(_)) => {
-            return Err(usage("only one of --password-file, --password-command can be used".into()));
+            return Err(usage(
+                "only one of --password-file, --password-command can be used".into(),
+            ));
         }
         (Some(path), None) => PasswordSpec::File(path.clone()),
         (None, Some(command)) => PasswordSpec::Command(command.clone()),

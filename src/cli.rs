@@ -87,8 +87,12 @@ pub struct Demo {
 #[command(next_help_heading = "What is watched")]
 pub struct Watch {
     /// Configuration file
-    #[arg(long = "config.file", value_name = "FILE", global = true,
-          env = "LOCK_EXPORTER_CONFIG_FILE")]
+    #[arg(
+        long = "config.file",
+        value_name = "FILE",
+        global = true,
+        env = "LOCK_EXPORTER_CONFIG_FILE"
+    )]
     pub config_file: Option<PathBuf>,
     /// restic repository, as for restic itself; can be given several times
     #[arg(short = 'r', long = "repo", value_name = "REPO", global = true)]
@@ -118,8 +122,7 @@ pub struct Watch {
     #[arg(short = 'o', long = "option", value_name = "KEY=VALUE", global = true)]
     pub options: Vec<String>,
     /// Name of this machine, in labels and for recognising its own locks
-    #[arg(long = "host.name", value_name = "NAME", global = true,
-          env = "LOCK_EXPORTER_HOST_NAME")]
+    #[arg(long = "host.name", value_name = "NAME", global = true, env = "LOCK_EXPORTER_HOST_NAME")]
     pub host_name: Option<String>,
 }
 
@@ -159,8 +162,12 @@ pub struct Web {
           env = "LOCK_EXPORTER_WEB_TELEMETRY_PATH", value_parser = telemetry_path)]
     pub telemetry_path: String,
     /// Scrapes answered at once; 0 = no limit
-    #[arg(long = "web.max-requests", value_name = "N", default_value_t = 40,
-          env = "LOCK_EXPORTER_WEB_MAX_REQUESTS")]
+    #[arg(
+        long = "web.max-requests",
+        value_name = "N",
+        default_value_t = 40,
+        env = "LOCK_EXPORTER_WEB_MAX_REQUESTS"
+    )]
     pub max_requests: u16,
     /// Be ready after this time although targets were not all looked at
     #[arg(long = "web.ready-timeout", value_name = "DURATION", default_value = "60s",
@@ -173,12 +180,24 @@ pub struct Web {
 #[command(next_help_heading = "Logging")]
 pub struct Log {
     /// Least severe messages that are logged
-    #[arg(long = "log.level", value_name = "LEVEL", default_value = "info", global = true,
-          env = "LOCK_EXPORTER_LOG_LEVEL", value_enum)]
+    #[arg(
+        long = "log.level",
+        value_name = "LEVEL",
+        default_value = "info",
+        global = true,
+        env = "LOCK_EXPORTER_LOG_LEVEL",
+        value_enum
+    )]
     pub level: LogLevel,
     /// How they are written
-    #[arg(long = "log.format", value_name = "FORMAT", default_value = "logfmt", global = true,
-          env = "LOCK_EXPORTER_LOG_FORMAT", value_enum)]
+    #[arg(
+        long = "log.format",
+        value_name = "FORMAT",
+        default_value = "logfmt",
+        global = true,
+        env = "LOCK_EXPORTER_LOG_FORMAT",
+        value_enum
+    )]
     pub format: LogFormat,
 }
 

@@ -12,6 +12,9 @@
 //! renderers. One task owns all changing state. Nothing here writes to a backend, signals a
 //! process or takes a lock.
 
+pub mod app;
+pub mod cli;
+pub mod cmd;
 pub mod config;
 pub mod exposition;
 pub mod judge;

@@ -39,6 +39,19 @@ impl Location {
         Ok(Self::Local(PathBuf::from(text)))
     }
 
+    /// The same place with a local path made absolute, so that its name is unique.
+    pub fn absolute(self, folder: &std::path::Path) -> Self {
+        match self {
+            Location::Local(path) => Location::Local(folder.join(path)),
+            other => other,
+        }
+    }
+
+    /// The name of a target that is given by its location only.
+    pub fn target_name(&self) -> String {
+        self.to_string()
+    }
+
     /// The scheme, restic's word for the backend.
     pub fn scheme(&self) -> &'static str {
         match self {

@@ -60,7 +60,7 @@ fn usage_code() -> u8 {
 async fn run(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         None => {
-            let config = app::configuration(cli)?;
+            let config = app::configuration(cli).await?;
             let listeners = web::listen(&cli.web.listen).await?;
             app::run(config, &cli.web, listeners, source::open, app::signals()?).await?;
             Ok(0)

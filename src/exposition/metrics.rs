@@ -91,7 +91,7 @@ impl Samples<'_> {
 }
 
 fn pair(name: &str, value: &str) -> LabelPair {
-    let mut pair = LabelPair::new();
+    let mut pair = LabelPair::default();
     pair.set_name(name.into());
     pair.set_value(value.into());
     pair
@@ -101,12 +101,12 @@ fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut metric = Metric::from_label(labels);
     match kind {
         Kind::Gauge => {
-            let mut gauge = Gauge::new();
+            let mut gauge = Gauge::default();
             gauge.set_value(value);
             metric.set_gauge(gauge);
         }
         Kind::Counter => {
-            let mut counter = Counter::new();
+            let mut counter = Counter::default();
             counter.set_value(value);
             metric.set_counter(counter);
         }
@@ -513,7 +513,7 @@ fn target_families(status: &Status, now: Timestamp, rules: &Rules) -> Vec<Metric
 }
 
 fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
-    let mut family = MetricFamily::new();
+    let mut family = MetricFamily::default();
     family.set_name(name.into());
     family.set_help(help.into());
     family.set_field_type(kind);
@@ -534,13 +534,13 @@ fn durations(status: &Status, rules: &Rules) -> MetricFamily {
                 .zip(durations.counts)
                 .map(|(bound, count)| {
                     total += count;
-                    let mut bucket = Bucket::new();
+                    let mut bucket = Bucket::default();
                     bucket.set_upper_bound(*bound);
                     bucket.set_cumulative_count(total);
                     bucket
                 })
                 .collect();
-            let mut histogram = Histogram::new();
+            let mut histogram = Histogram::default();
             histogram.set_bucket(buckets);
             histogram.set_sample_count(durations.counts.iter().sum());
             histogram.set_sample_sum(durations.sum_seconds);

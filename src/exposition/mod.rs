@@ -3,4 +3,5 @@
 //! Nothing here scans, reads or knows the clock; what `now` means is the caller's business.
 
 pub mod metrics;
+pub mod page;
 mod view;

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::metrics::Rules;
-use crate::judge::{self, Blocked, State, Verdict};
+use crate::judge::{self, Blocked, State};
 use crate::label::{BYTES_MAX, HolderLabel, LabelRules, clean};
 use crate::lock::{LockEntry, LockMode};
 use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
@@ -109,26 +109,19 @@ impl<'a> View<'a> {
                 LockEntry::Sealed(..) => &mut unknown,
                 LockEntry::Empty(_) | LockEntry::Unreadable(..) => continue,
             };
-            match self.verdict(entry, shown.seen.at) {
-                Verdict::Stale(_) => of_mode.stale += 1,
-                Verdict::Fresh | Verdict::Overdue | Verdict::Doomed | Verdict::Unjudged => {
-                    of_mode.active += 1;
-                }
+            let SeenEntry { entry, first_seen, .. } = entry;
+            // As of that scan: no lock becomes stale by time in which nobody looked.
+            let at = shown.seen.at;
+            if judge::judge_entry(entry, *first_seen, &self.target.policy, at).is_stale() {
+                of_mode.stale += 1;
+            } else {
+                of_mode.active += 1;
             }
         }
         if self.sealed {
             vec![("unknown", unknown)]
         } else {
             vec![("exclusive", exclusive), ("shared", shared), ("unknown", unknown)]
-        }
-    }
-
-    fn verdict(&self, entry: &SeenEntry, at: Timestamp) -> Verdict {
-        let policy = &self.target.policy;
-        match &entry.entry {
-            LockEntry::Readable(lock) => judge::judge(lock, entry.first_seen, policy, at),
-            LockEntry::Sealed(stub, _) => judge::judge_sealed(stub, entry.first_seen, policy, at),
-            LockEntry::Empty(_) | LockEntry::Unreadable(..) => Verdict::Unjudged,
         }
     }
 
@@ -154,7 +147,7 @@ impl<'a> View<'a> {
                 LockEntry::Sealed(..) => "unknown",
                 LockEntry::Empty(_) | LockEntry::Unreadable(..) => continue,
             };
-            let time = own_time(entry);
+            let time = judge::dated(&entry.entry, entry.first_seen);
             oldest.entry(mode).and_modify(|known| *known = time.min(*known)).or_insert(time);
         }
         oldest
@@ -167,14 +160,8 @@ impl<'a> View<'a> {
     pub fn oldest_sealed(&self) -> Option<Timestamp> {
         let sealed = |entry: &&SeenEntry| matches!(entry.entry, LockEntry::Sealed(..));
         let entries = &self.shown.as_ref()?.seen.entries;
-        entries.iter().filter(sealed).map(SeenEntry::refreshed_on_our_clock).min()
+        entries.iter().filter(sealed).map(SeenEntry::refreshed_at).min()
     }
-}
-
-/// A lock's own time as it stands, else the storage's, else first sight.
-fn own_time(entry: &SeenEntry) -> Timestamp {
-    let stored_at = entry.entry.stub().stored_at;
-    entry.entry.refreshed_at().or(stored_at).unwrap_or(entry.first_seen)
 }
 
 fn count(seen: &Seen, wanted: impl Fn(&LockEntry) -> bool) -> u64 {

@@ -1,0 +1,4 @@
+//! The commands besides serving.
+
+pub mod check;
+pub mod demo;
