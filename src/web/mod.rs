@@ -233,15 +233,14 @@ async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>>
 fn render(site: &Site, gzip: bool) -> anyhow::Result<Vec<u8>> {
     site.telemetry.scan_lag(site.waiting.lag());
     let status = site.status.borrow().clone();
-    let families = Registry::new();
-    families.register(Box::new(StatusCollector::new(
-        status,
-        Timestamp::now(),
-        site.rules.clone(),
-    )))?;
-    families.register(Box::new(site.exporter.clone()))?;
+    let targets = Registry::new();
+    let collector = StatusCollector::new(status, Timestamp::now(), site.rules.clone());
+    targets.register(Box::new(collector))?;
+    // Collectors that describe nothing beforehand look alike to a registry: one each.
+    let exporter = Registry::new();
+    exporter.register(Box::new(site.exporter.clone()))?;
     let mut body = Vec::new();
-    for registry in [&families, site.telemetry.registry(), &site.process] {
+    for registry in [&targets, &exporter, site.telemetry.registry(), &site.process] {
         TextEncoder::new().encode(&registry.gather(), &mut body)?;
     }
     if gzip {
