@@ -137,11 +137,6 @@ impl Location {
         }
     }
 
-    /// The name of a target that is given by its location only.
-    pub fn target_name(&self) -> String {
-        self.to_string()
-    }
-
     /// The scheme, restic's word for the backend.
     pub fn scheme(&self) -> &'static str {
         match self {
