@@ -22,11 +22,11 @@ def main() -> int:
     for name in sys.argv[1:] or names():
         suite.addTests(unittest.defaultTestLoader.loadTestsFromName(f"test_{name}"))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
-    # A test with failing subtests is in the lists once for each, and ran once.
-    failed = {id(test) for test, _ in result.failures + result.errors}
-    failed |= {id(test) for test in result.unexpectedSuccesses}
-    # Nothing is skipped here: what cannot run is a failure.
-    failed |= {id(test) for test, _ in result.skipped}
+    # Nothing is skipped here: what cannot run is a failure. A test with several failing subtests
+    # failed once.
+    bad = [test for test, _ in result.failures + result.errors + result.skipped]
+    bad += result.unexpectedSuccesses
+    failed = {getattr(test, "test_case", test).id() for test in bad}
     ran = max(result.testsRun, len(failed))
     print(f"{ran - len(failed)} passed, {len(failed)} failed")
     return 0 if ran and not failed else 1
