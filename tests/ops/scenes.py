@@ -116,6 +116,8 @@ class Target:
         add("lock_target_unreadable_locks", self.unreadable)
         add("lock_target_empty_locks", 0)
         add("lock_target_hidden_holds", 0)
+        if self.holds:
+            add("lock_target_clock_skew_seconds", -1)
         for mode, blocked in (
             ("exclusive", bool(self.holds) or self.unreadable > 0),
             ("shared", self.state == "exclusive"),
@@ -154,7 +156,7 @@ DEAD_BACKUP = Hold("shared", "web02", refreshed=9000, since=9000, pid="98")
 SCENES: dict[str, list[Page]] = {
     "free": [page(Target("a"), Target("b"))],
     "shared": [page(Target("a", "shared", (BACKUP,)), Target("b"))],
-    "exclusive": [page(Target("a", "exclusive", (PRUNE,)), Target("own", "free", host="web01"))],
+    "exclusive": [page(Target("a", "exclusive", (PRUNE,)), Target("own", "shared", (BACKUP,), host="web01"))],
     "stuck": [page(
         Target("a", "exclusive", (DEAD,)),
         Target("b", "shared", (BACKUP, DEAD_BACKUP)),
@@ -164,6 +166,7 @@ SCENES: dict[str, list[Page]] = {
         Target("a", "unknown", failing="timeout", succeeded=2000),
         # Values are still held.
         Target("b", "shared", (BACKUP,), failing="network", succeeded=300),
+        Target("own", "unknown", failing="permission", succeeded=2000, host="web01"),
     )],
     # Two exporters watch the same target, as an HA pair does.
     "pair": [page(Target("a", "exclusive", (PRUNE,))), page(Target("a", "exclusive", (PRUNE,)))],
