@@ -201,7 +201,8 @@ pub fn judge_sealed(
     now: Timestamp,
 ) -> Verdict {
     let seen_for = since(first_seen, now);
-    by_silence(stub.stored_at.map_or(seen_for, |at| since(at, now)), seen_for, policy)
+    let stored_for = stub.stored_at.map_or(SignedDuration::MIN, |at| since(at, now));
+    by_silence(stored_for, seen_for, policy)
 }
 
 /// Judges any lock file. One that is empty or that nobody can decode is unjudged.
@@ -218,7 +219,7 @@ pub fn judge_entry(
     }
 }
 
-/// `age` by a clock that may be wrong, `seen_for` by ours, which cannot be.
+/// `age` is by another's clock, which may be wrong, `seen_for` by our own.
 fn by_silence(age: SignedDuration, seen_for: SignedDuration, policy: &LeasePolicy) -> Verdict {
     let stale = signed(policy.stale_limit);
     let silence = age.max(seen_for);
@@ -293,3 +294,6 @@ pub fn state<'a>(entries: impl IntoIterator<Item = &'a LockEntry>) -> State {
         Blocked { exclusive: Some(false), .. } => State::Free,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,13 +27,14 @@ pub(super) struct Held {
     holder: Holder,
     pub held_since: Timestamp,
     since_is_exact: bool,
-    refreshed_at: Timestamp,
     refreshes: u64,
     /// The newest first.
     files: Vec<LockId>,
     gone: Option<GoneReason>,
-    /// The newest file's own time, as it is.
-    own_time: Option<Timestamp>,
+    /// When its newest file was written.
+    newest: Written,
+    /// The same of its newest file that is accounted for; that file may be gone.
+    settled: Option<Written>,
     keeps_old_time: bool,
     stale: bool,
     /// End of the first look that saw it.
@@ -44,11 +45,18 @@ pub(super) struct Held {
     missed: Option<Timestamp>,
 }
 
+/// When a file was written: on our clock, and by its own time.
+#[derive(Clone, Copy)]
+struct Written {
+    at: Timestamp,
+    own: Option<Timestamp>,
+}
+
 /// One readable file of the look being taken in.
 struct File<'a> {
     seen: &'a SeenEntry,
     lock: &'a Lock,
-    at: Timestamp,
+    written: Written,
     hold: Option<u64>,
 }
 
@@ -60,18 +68,19 @@ impl File<'_> {
 
 impl Memory {
     /// Joins the readable files of a look into holds.
-    pub fn join(&mut self, time: LookTime, policy: &LeasePolicy, found: &mut Found) {
+    pub fn join(&mut self, time: LookTime, found: &mut Found) {
         let entries = std::mem::take(&mut found.entries);
         let mut by_key: BTreeMap<&HoldKey, Vec<File<'_>>> = BTreeMap::new();
         for seen in &entries {
             if let LockEntry::Readable(lock) = &seen.entry {
                 let hold = self.names.get(&lock.stub.id).and_then(|name| name.hold);
-                let file = File { seen, lock, at: seen.refreshed_at(), hold };
+                let written = Written { at: seen.refreshed_at(), own: seen.entry.refreshed_at() };
+                let file = File { seen, lock, written, hold };
                 by_key.entry(&lock.key).or_default().push(file);
             }
         }
         for (key, files) in by_key {
-            self.join_key(key, files, time, policy, found);
+            self.join_key(key, files, time, found);
         }
         self.end_missing(time, &entries, found);
         found.holds = self.shown();
@@ -83,24 +92,29 @@ impl Memory {
         key: &HoldKey,
         mut files: Vec<File<'_>>,
         time: LookTime,
-        policy: &LeasePolicy,
         found: &mut Found,
     ) {
-        files.sort_by(|a, b| (a.at, a.id()).cmp(&(b.at, b.id())));
+        files.sort_by(|a, b| (a.written.at, a.id()).cmp(&(b.written.at, b.id())));
         self.attach(key, &mut files);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
             by_hold.entry(file.hold.unwrap_or_default()).or_default().push(file);
         }
         for (no, files) in by_hold {
-            let parts = self.cut(files, policy);
-            // The part that was already accounted for goes on; older ones are left behind.
-            let settled = |part: &Vec<File<'_>>| {
-                part.iter().any(|file| self.names.get(file.id()).is_some_and(|name| name.settled))
-            };
-            let keeper = parts.iter().rposition(settled).unwrap_or(0);
+            let parts = self.cut(files, &time.policy);
             let whole = self.holds.get(key).into_iter().flatten().find(|held| held.no == no);
             let inherited = whole.map(|held| (held.held_since, held.since_is_exact));
+            let tip = whole.and_then(|held| held.settled);
+            // The part that is accounted for, or follows upon what is, goes on; what is older was
+            // left behind, what is newer began by itself.
+            let goes_on = |part: &Vec<File<'_>>| {
+                let settled =
+                    |file: &File<'_>| self.names.get(file.id()).is_some_and(|name| name.settled);
+                let follows =
+                    |tip| part.first().is_some_and(|file| !is_gap(tip, file.written, &time.policy));
+                part.iter().any(settled) || tip.is_some_and(follows)
+            };
+            let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
             for (index, part) in parts.into_iter().enumerate() {
                 let (no, origin) = if index == keeper {
                     (no, None)
@@ -108,7 +122,7 @@ impl Memory {
                     self.holds_made += 1;
                     (self.holds_made, inherited.filter(|_| index < keeper))
                 };
-                self.extend(key, no, origin, &part, time, policy, found);
+                self.extend(key, no, origin, &part, time, found);
             }
         }
     }
@@ -122,7 +136,7 @@ impl Memory {
             .into_iter()
             .flatten()
             .filter(|held| files.iter().all(|file| file.hold != Some(held.no)))
-            .max_by_key(|held| (held.refreshed_at, held.no))
+            .max_by_key(|held| (held.newest.at, held.no))
             .map(|held| held.no);
         let newest = files.iter().rev().find_map(|file| file.hold);
         let no = lost.or(newest).unwrap_or_else(|| {
@@ -142,7 +156,7 @@ impl Memory {
         let mut part: Vec<File<'a>> = Vec::new();
         for file in files {
             if let Some(older) = part.last()
-                && is_gap(older, &file, policy)
+                && is_gap(older.written, file.written, policy)
                 && let Some(name) = self.names.get_mut(older.id())
             {
                 if name.behind.is_some_and(|behind| behind + 1 == turn) {
@@ -158,7 +172,6 @@ impl Memory {
     }
 
     /// Takes in the files of one hold, oldest first.
-    #[allow(clippy::too_many_arguments)]
     fn extend(
         &mut self,
         key: &HoldKey,
@@ -166,11 +179,10 @@ impl Memory {
         origin: Option<(Timestamp, bool)>,
         files: &[File<'_>],
         time: LookTime,
-        policy: &LeasePolicy,
         found: &mut Found,
     ) {
         let (Some(oldest), Some(newest)) = (files.first(), files.last()) else { return };
-        let stale = judge::judge(newest.lock, newest.seen.first_seen, policy, time.ended);
+        let stale = judge::judge(newest.lock, newest.seen.first_seen, &time.policy, time.ended);
         let stale = stale.is_stale();
         let turn = self.turn;
         let held = self.holds.entry(key.clone()).or_default();
@@ -179,23 +191,23 @@ impl Memory {
         let index = index.unwrap_or_else(|| {
             let begins = |name: &Name| name.begins;
             let exact = self.names.get(oldest.id()).is_some_and(begins);
-            let (held_since, since_is_exact) = origin.unwrap_or((oldest.at, exact));
+            let (held_since, since_is_exact) = origin.unwrap_or((oldest.written.at, exact));
             held.push(Held::new(no, newest, held_since, since_is_exact, time));
             held.len() - 1
         });
         let held = &mut held[index];
-        let news = settle(&mut self.names, files, turn, is_new, no);
+        let news = held.settle(&mut self.names, files, turn, &time.policy);
         held.refreshes += news;
         found.refreshes += news;
         if let Some(before) = held.files.first()
             && before != newest.id()
-            && newest.at >= held.refreshed_at
+            && newest.written.at >= held.newest.at
         {
             if let Some(name) = self.names.get_mut(before) {
                 name.replaced = Some(turn);
             }
             held.keeps_old_time =
-                held.own_time.is_some() && held.own_time == newest.seen.entry.refreshed_at();
+                held.newest.own.is_some() && held.newest.own == newest.written.own;
         }
         let watched = self.names.get(oldest.id()).is_some_and(|name| name.watched);
         if is_new && origin.is_none() && watched {
@@ -209,8 +221,7 @@ impl Memory {
         }
         held.stale = stale;
         held.turn = turn;
-        held.refreshed_at = newest.at;
-        held.own_time = newest.seen.entry.refreshed_at();
+        held.newest = newest.written;
         held.gone = gone(newest.lock);
         held.files = files.iter().rev().map(|file| file.id().clone()).collect();
         held.last_look = time.ended;
@@ -280,17 +291,48 @@ impl Held {
             holder: newest.lock.holder.clone(),
             held_since,
             since_is_exact,
-            refreshed_at: newest.at,
             refreshes: 0,
             files: Vec::new(),
             gone: None,
-            own_time: None,
+            newest: newest.written,
+            settled: None,
             keeps_old_time: false,
             stale: false,
             first_look: time.ended,
             last_look: time.ended,
             missed: None,
         }
+    }
+
+    /// Takes the files, oldest first, and accounts for the new ones among them: the first file
+    /// of a hold is its start, every other one a refresh, unless it was there at the first look.
+    /// A file above a gap waits until the next look says what the gap is, unless it follows upon
+    /// a file that is accounted for and gone. Returns the number of refreshes.
+    fn settle(
+        &mut self,
+        names: &mut BTreeMap<LockId, Name>,
+        files: &[File<'_>],
+        turn: u64,
+        policy: &LeasePolicy,
+    ) -> u64 {
+        let mut refreshes = 0;
+        let mut below_gap = false;
+        for File { lock, written, .. } in files {
+            let Some(name) = names.get_mut(&lock.stub.id) else { continue };
+            name.hold = Some(self.no);
+            let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
+            if !name.settled && (follows || !below_gap) {
+                name.settled = true;
+                if name.not_before.is_some() && self.settled.is_some() {
+                    refreshes += 1;
+                }
+            }
+            if name.settled && self.settled.is_none_or(|tip| tip.at <= written.at) {
+                self.settled = Some(*written);
+            }
+            below_gap |= name.behind == Some(turn);
+        }
+        refreshes
     }
 
     fn change(&self, kind: EventKind, id: &LockId) -> Change {
@@ -302,7 +344,7 @@ impl Held {
             key: key.clone(),
             mode: self.mode,
             holder: self.holder.clone(),
-            refreshed_at: self.refreshed_at,
+            refreshed_at: self.newest.at,
             held_since: self.held_since,
             since_is_exact: self.since_is_exact,
             refreshes: self.refreshes,
@@ -313,37 +355,11 @@ impl Held {
     }
 }
 
-/// Gives the files to hold `no` and accounts for the new ones among them: the first file of a
-/// new hold is its start, every other one a refresh, unless it was there at the first look.
-/// Files above a gap wait until the next look says what the gap is.
-fn settle(
-    names: &mut BTreeMap<LockId, Name>,
-    files: &[File<'_>],
-    turn: u64,
-    is_new: bool,
-    no: u64,
-) -> u64 {
-    let mut refreshes = 0;
-    let mut open = true;
-    for (index, file) in files.iter().enumerate() {
-        let Some(name) = names.get_mut(file.id()) else { continue };
-        name.hold = Some(no);
-        if open && !name.settled {
-            name.settled = true;
-            if name.not_before.is_some() && !(is_new && index == 0) {
-                refreshes += 1;
-            }
-        }
-        open &= name.behind != Some(turn);
-    }
-    refreshes
-}
-
 /// Two files of one key that are too far apart to follow one another by refreshes: by their own
 /// clock, which counts alike on both, and by ours. A jump of one of the clocks is no gap.
-fn is_gap(older: &File<'_>, newer: &File<'_>, policy: &LeasePolicy) -> bool {
+fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bool {
     let limit = signed(policy.stale_limit);
-    let own = match (older.seen.entry.refreshed_at(), newer.seen.entry.refreshed_at()) {
+    let own = match (older.own, newer.own) {
         (Some(older), Some(newer)) => newer.duration_since(older).abs() > limit,
         (None, _) | (_, None) => true,
     };

@@ -16,11 +16,12 @@ use crate::scan::Look;
 use crate::status::{EventKind, Hold, LockEvent, Seen, SeenEntry, TargetCounters};
 use crate::target::{PerMode, TargetName};
 
-/// Begin and end of one successful look, by the exporter's clock.
+/// Begin and end of one successful look, by the exporter's clock, and the rhythm it is judged by.
 #[derive(Clone, Copy)]
 pub(super) struct LookTime {
     pub began: Timestamp,
     pub ended: Timestamp,
+    pub policy: LeasePolicy,
 }
 
 /// What is remembered of one target.
@@ -89,23 +90,17 @@ pub(super) struct Found {
 
 impl Memory {
     /// Takes in one successful look.
-    pub fn look(
-        &mut self,
-        time: LookTime,
-        entries: Vec<LockEntry>,
-        policy: &LeasePolicy,
-        hold: Duration,
-    ) -> Found {
+    pub fn look(&mut self, time: LookTime, entries: Vec<LockEntry>, hold: Duration) -> Found {
         self.turn += 1;
-        let entries = self.name(time, entries, policy);
+        let entries = self.name(time, entries);
         let mut found = Found { entries, ..Found::default() };
-        self.join(time, policy, &mut found);
-        self.verdicts(time, policy, &mut found);
+        self.join(time, &mut found);
+        self.verdicts(time, &mut found);
         self.forget(&mut found);
         let turn = self.turn;
         let shown = self.holds.values().flatten().filter(|held| held.turn == turn);
         found.blocked_since = self.runs.look(time, &found.entries, shown, hold);
-        found.clock_skew = clock_skew(&found.entries, time.ended, policy);
+        found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
         let sealed = found.entries.iter().any(|seen| is_sealed(&seen.entry));
         self.last = Some(LastLook { began: time.began, sealed });
         found
@@ -113,16 +108,11 @@ impl Memory {
 
     /// Gives each listed name its history, in the order of the names; a name listed twice counts
     /// once.
-    fn name(
-        &mut self,
-        time: LookTime,
-        mut entries: Vec<LockEntry>,
-        policy: &LeasePolicy,
-    ) -> Vec<SeenEntry> {
+    fn name(&mut self, time: LookTime, mut entries: Vec<LockEntry>) -> Vec<SeenEntry> {
         entries.sort_by(|a, b| a.stub().id.cmp(&b.stub().id));
         entries.dedup_by(|a, b| a.stub().id == b.stub().id);
         let last = &self.last;
-        let rhythm = signed(policy.refresh_every);
+        let rhythm = signed(time.policy.refresh_every);
         let mut seen = Vec::with_capacity(entries.len());
         for entry in entries {
             let name = self.names.entry(entry.stub().id.clone()).or_insert_with(|| Name {
@@ -148,9 +138,9 @@ impl Memory {
 
     /// Notes which files are stale now, for the look in which they will be gone, and reports
     /// sealed ones that became so; readable ones are reported as holds.
-    fn verdicts(&mut self, time: LookTime, policy: &LeasePolicy, found: &mut Found) {
+    fn verdicts(&mut self, time: LookTime, found: &mut Found) {
         for SeenEntry { entry, first_seen, .. } in &found.entries {
-            let stale = judge::judge_entry(entry, *first_seen, policy, time.ended).is_stale();
+            let stale = judge::judge_entry(entry, *first_seen, &time.policy, time.ended).is_stale();
             let id = &entry.stub().id;
             let Some(name) = self.names.get_mut(id) else { continue };
             if stale && !name.stale && is_sealed(entry) && *first_seen < time.ended {

@@ -12,9 +12,7 @@ use jiff::Timestamp;
 
 use crate::lock::{LeasePolicy, LockMode};
 use crate::scan::{ErrorClass, Look, Scan, ScanError};
-use crate::status::{
-    Attempt, DurationHistogram, LockEvent, Phase, Seen, Status, TargetCounters, TargetStatus,
-};
+use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, TargetStatus};
 use crate::target::{TargetName, TargetSet, TargetSpec};
 
 mod blocked;
@@ -142,15 +140,13 @@ impl Tracker {
         let mut events = Vec::new();
         match scan.outcome {
             Ok(look) => {
-                let time = memory::LookTime { began: scan.started_at, ended: scan.ended_at };
-                let found = memory.look(time, look.entries, &target.policy, self.hold);
+                let (began, ended) = (scan.started_at, scan.ended_at);
+                let time = memory::LookTime { began, ended, policy: target.policy };
+                let found = memory.look(time, look.entries, self.hold);
                 found.count(&mut target.counters);
                 let durations = Arc::make_mut(&mut self.status.durations);
                 for (mode, took) in &found.ended {
-                    durations
-                        .entry((target.spec.source_name(), *mode))
-                        .or_insert_with(DurationHistogram::default)
-                        .observe(*took);
+                    durations.entry((target.spec.source_name(), *mode)).or_default().observe(*took);
                 }
                 events = found.events(&scan.target, scan.ended_at);
                 let rest = Look { entries: Vec::new(), ..look };
