@@ -2,6 +2,8 @@
 //!
 //! Nothing here scans, reads or knows the clock; what `now` means is the caller's business.
 
+pub mod json;
 pub mod metrics;
 pub mod page;
+pub mod table;
 mod view;

@@ -8,15 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_exporter::exposition::metrics::{FAMILIES, Rules, StatusCollector};
+use lock_exporter::exposition::{json, page, table};
 use lock_exporter::label::LabelRules;
 use lock_exporter::status::Status;
 use prometheus::{Encoder, Registry, TextEncoder};
 
 use crate::scene;
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics")
-}
 
 fn render(status: Status, labels: LabelRules) -> String {
     let hold = Duration::from_secs(15 * 60);
@@ -28,17 +25,28 @@ fn render(status: Status, labels: LabelRules) -> String {
     String::from_utf8(out).unwrap()
 }
 
+fn compare(folder: &str, file: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let path = path.join(file);
+    if std::env::var_os("LOCK_EXPORTER_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, committed, "{} differs", path.display());
+}
+
 #[test]
 fn every_scene_is_rendered_as_committed() {
-    let write = std::env::var_os("LOCK_EXPORTER_GOLDEN").is_some();
+    let hold = Duration::from_secs(15 * 60);
     for (name, status) in scene::all() {
-        let text = render(status, LabelRules::default());
-        let path = folder().join(format!("{name}.prom"));
-        if write {
-            std::fs::write(&path, &text).unwrap();
-        }
-        let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, committed, "{} differs", path.display());
+        let now = scene::now();
+        let mut table = table::table(&status, now, hold, false);
+        table.push_str(&table::nagios(&status, now, hold));
+        compare("table", &format!("{name}.txt"), &table);
+        compare("json", &format!("{name}.json"), &json::document(&status, now, hold).unwrap());
+        compare("page", &format!("{name}.html"), &page::landing(&status, now, hold, "/metrics"));
+        compare("metrics", &format!("{name}.prom"), &render(status, LabelRules::default()));
     }
 }
 

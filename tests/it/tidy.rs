@@ -32,12 +32,22 @@ const SIBLINGS: &[(&str, &str)] = &[("web", "scanner"), ("app", "cli")];
 
 /// Modules that know no clock, no file, no network and no task.
 const PURE: &[&str] = &[
-    "lock", "location", "label", "judge", "scan", "target", "config", "status", "tracker",
-    "evidence", "exposition",
+    "lock",
+    "location",
+    "label",
+    "judge",
+    "scan",
+    "target",
+    "config",
+    "status",
+    "tracker",
+    "evidence",
+    "exposition",
 ];
 
 /// What a pure module never names. Clocks and the environment are banned by clippy already.
-const IMPURE: &[&str] = &["tokio::", "std::fs", "std::net", "std::process", "tracing::", "fastrand"];
+const IMPURE: &[&str] =
+    &["tokio::", "std::fs", "std::net", "std::process", "tracing::", "fastrand"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
