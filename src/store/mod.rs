@@ -18,6 +18,8 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod fault;
+mod list_page;
 mod local;
 
 /// One kind of backend: a row of [`BACKENDS`].
