@@ -9,7 +9,13 @@ use crate::lock::LeasePolicy;
 use crate::scan::{Look, ScanError};
 use crate::target::ResticSpec;
 
+pub mod crypto;
+pub mod derivation;
+mod go_json;
+mod go_time;
 pub mod key;
+mod listing;
+pub mod lock_file;
 
 /// The row of this source.
 pub const KIND: SourceKind = SourceKind {
