@@ -12,6 +12,7 @@
 //! renderers. One task owns all changing state. Nothing here writes to a backend, signals a
 //! process or takes a lock.
 
+pub mod cmd;
 pub mod judge;
 pub mod location;
 pub mod lock;
