@@ -129,6 +129,12 @@ impl DerivationBudget {
         Arc::clone(results.entry(pair).or_default())
     }
 
+    /// How many pairs of key file and password are known.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Pair, Arc<OnceCell<Found>>>> {
         // Nothing that can panic runs under the lock, and a map is whole at any moment anyway.
         self.results.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,6 +5,7 @@
 //! could not see everything has no result.
 #![allow(clippy::disallowed_methods, reason = "retries and first sights are timed here")]
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use self::repository::Repository;
 use self::state::{Access, Opened, State, Ticket};
 use self::unlock::Search;
 use super::{Context, LockSource, SourceKind};
-use crate::lock::{LeasePolicy, LockEntry, SealedWhy, Stub, UnreadableWhy};
+use crate::lock::{LeasePolicy, LockEntry, LockId, SealedWhy, Stub, UnreadableWhy};
 use crate::scan::{ErrorClass, Facts, Look, ScanError};
 use crate::secret::Opener;
 use crate::target::ResticSpec;
@@ -320,8 +321,8 @@ impl Inner {
             let again;
             let first = gone;
             (entries, again) = self.open_new(&reader, &found.files).await?;
-            let listed = |id| found.files.iter().any(|stub| stub.id == id);
-            vanished = first.into_iter().filter(|stub| !listed(stub.id.clone())).count();
+            let listed: HashSet<&LockId> = found.files.iter().map(|stub| &stub.id).collect();
+            vanished = first.iter().filter(|stub| !listed.contains(&stub.id)).count();
             gone = again;
         }
         let mut state = self.state();
@@ -383,8 +384,8 @@ impl Inner {
 fn details(
     repository: &Repository,
     opened: Option<(&Arc<Opened>, &Reader<'_>)>,
-) -> std::collections::BTreeMap<&'static str, Arc<str>> {
-    let mut details = std::collections::BTreeMap::new();
+) -> BTreeMap<&'static str, Arc<str>> {
+    let mut details = BTreeMap::new();
     details.insert("layout", repository.layout.as_str().into());
     let Some((opened, reader)) = opened else { return details };
     let unlocked = &opened.unlocked;
