@@ -15,8 +15,8 @@ use super::SecretError;
 /// No file of variables, password or key is longer.
 pub(super) const BYTES_MAX: u64 = 256 * 1024;
 
-/// The whole content of a regular file.
-pub(super) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+/// The whole content of a regular file; `what` names it in errors.
+pub(crate) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let fail = |error: std::io::Error| {
         SecretError::file(what, path, error.to_string(), advice(error.kind()))
     };

@@ -108,7 +108,7 @@ pub(super) fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine
     let bytes = bytes.strip_prefix(BOM_UTF8).unwrap_or(bytes);
     let mut reader = Reader { rest: bytes, line: 1 };
     let mut found = Vec::new();
-    while reader.to_next_word() {
+    while reader.find_word() {
         let name = reader.name();
         match reader.rest.first() {
             Some(b'=') if !name.is_empty() => {
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips blanks, line ends and comments; false at the end.
-    fn to_next_word(&mut self) -> bool {
+    fn find_word(&mut self) -> bool {
         while let Some(c) = self.rest.first() {
             match c {
                 b'#' => {

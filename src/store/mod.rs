@@ -18,7 +18,12 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod fault;
+mod http;
+mod list_page;
 mod local;
+mod object;
+mod s3;
 
 /// One kind of backend: a row of [`BACKENDS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +58,8 @@ pub fn open(
         Location::Local(root) => {
             Ok(Arc::new(local::Local::new(root.clone(), timeout, telemetry.clone())))
         }
-        _ => Err(StoreError::new(
+        Location::S3(at) => Ok(Arc::new(s3::S3::open(at, spec, environment, timeout, telemetry)?)),
+        Location::Sftp(_) | Location::Other { .. } => Err(StoreError::new(
             StoreErrorKind::Failed(ErrorClass::Config),
             format!("open {}", spec.repository),
             format!("backend {} is not supported yet by this version", spec.repository.scheme()),
