@@ -23,7 +23,7 @@ use crate::location::Location;
 use crate::scan::Scan;
 use crate::scanner::{Open, Scanner};
 use crate::secret::{self, EnvSpec, PasswordSpec};
-use crate::source::restic::key::DerivationBudget;
+use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
 use crate::status::Status;
 use crate::store::BACKENDS;
@@ -229,7 +229,7 @@ pub fn context() -> Context {
     let backends: Vec<_> = BACKENDS.iter().map(|backend| backend.name).collect();
     Context {
         telemetry: Arc::new(Telemetry::new(&sources, &backends)),
-        derivations: Arc::new(DerivationBudget::of_this_process()),
+        derivations: Arc::new(DerivationBudget::of_this_machine()),
     }
 }
 

@@ -66,7 +66,9 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,
-        Some(Command::Demo(demo)) => cmd::demo::run(demo).await.map(|()| 0).map_err(Into::into),
+        Some(Command::Demo(demo)) => {
+            cmd::demo::run(cli, demo).await.map(|()| 0).map_err(Into::into)
+        }
     }
 }
 
