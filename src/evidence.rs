@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::lock::{LockEntry, LockId, LockMode};
+use crate::lock::{Holder, LockEntry, LockId, LockMode};
 use crate::status::{Hold, Phase, Seen, SeenEntry, TargetStatus};
 use crate::target::PerMode;
 
@@ -21,7 +21,7 @@ mod words;
 pub use words::{in_words, quoted};
 
 use view::View;
-use words::ago;
+use words::{ago, plain};
 
 /// How bad a finding is. The order is that in which the worst one decides, 2, 1, 3, 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -113,10 +113,22 @@ pub struct Finding {
     pub topic: Topic,
     /// The lock file, or the newest file of the hold; absent when it is about the target.
     pub id: Option<LockId>,
+    /// Whose lock it is, of what mode, held for how long; absent when it is about no one holder.
+    pub lock_of: Option<String>,
     /// One sentence without an end mark, on one line, safe to print.
     pub evidence: String,
     /// One line to copy; absent when there is nothing to do.
     pub next_step: Option<String>,
+}
+
+impl Finding {
+    /// Whose lock and what is known of it, as one line.
+    pub fn line(&self) -> String {
+        match &self.lock_of {
+            Some(lock_of) => format!("{lock_of}: {}", self.evidence),
+            None => self.evidence.clone(),
+        }
+    }
 }
 
 /// Clocks that differ by no more than this are as good as equal.
@@ -160,8 +172,16 @@ fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Fin
     let evidence = match &target.phase {
         Phase::Pending => "not scanned yet".to_string(),
         Phase::Failing { error, since, .. } => {
-            let since = in_words(now.duration_since(*since));
-            format!("cannot be scanned for {since} ({}): {error}", error.class.as_str())
+            let class = error.class.as_str();
+            match now.duration_since(*since) {
+                // A single look has no history to tell.
+                failing if failing < SignedDuration::from_secs(1) => {
+                    format!("cannot be scanned ({class}): {error}")
+                }
+                failing => {
+                    format!("cannot be scanned for {} ({class}): {error}", in_words(failing))
+                }
+            }
         }
         Phase::Seen(seen) if target.seen_at(now, hold).is_none() => {
             format!("last scanned {}", ago(now.duration_since(seen.at)))
@@ -169,7 +189,7 @@ fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Fin
         Phase::Seen(_) => return None,
     };
     let (severity, topic) = (Severity::Unknown, Topic::NotSeen);
-    Some(Finding { severity, topic, id: None, evidence, next_step: None })
+    Some(Finding { severity, topic, id: None, lock_of: None, evidence, next_step: None })
 }
 
 impl View<'_> {
@@ -186,6 +206,7 @@ impl View<'_> {
             severity,
             topic,
             id: Some(newest.entry.stub().id.clone()),
+            lock_of: Some(self.lock_of(hold)),
             evidence,
             next_step: self.step(newest),
         };
@@ -215,6 +236,18 @@ impl View<'_> {
         findings
     }
 
+    /// Whose, of what mode, for how long.
+    fn lock_of(&self, hold: &Hold) -> String {
+        let Holder { hostname, username, pid, .. } = &hold.holder;
+        let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
+        let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+        let at_least = if hold.since_is_exact { "" } else { "at least " };
+        let held = in_words(self.since(hold.held_since));
+        let mode = hold.mode.as_str();
+        let (user, host) = (name(username), name(hostname));
+        format!("{mode} lock of {user}@{host}{pid}, held for {at_least}{held}")
+    }
+
     /// One file that belongs to no known holder.
     fn of_file(&self, seen: &SeenEntry) -> Option<Finding> {
         let (severity, topic) = match &seen.entry {
@@ -233,7 +266,7 @@ impl View<'_> {
         };
         let id = Some(seen.entry.stub().id.clone());
         let (evidence, next_step) = (self.sentence(seen), self.step(seen));
-        Some(Finding { severity, topic, id, evidence, next_step })
+        Some(Finding { severity, topic, id, lock_of: None, evidence, next_step })
     }
 
     /// What no single file shows.
@@ -250,6 +283,7 @@ impl View<'_> {
                 severity: Severity::Warning,
                 topic: Topic::ClockSkew,
                 id: skewed.map(|seen| seen.entry.stub().id.clone()),
+                lock_of: None,
                 evidence: format!(
                     "clock skew: a lock's own time is {} {side} of when its file was stored; ages \
                      by the holder's clock are not reliable",
@@ -276,6 +310,7 @@ impl View<'_> {
             severity: Severity::Critical,
             topic: Topic::Conflict,
             id: Some(newest.entry.stub().id.clone()),
+            lock_of: None,
             evidence: format!(
                 "conflict: {} holders are alive at once and one of them is exclusive; somebody \
                  removed a living lock, or the storage lists late",
@@ -296,6 +331,7 @@ impl View<'_> {
             severity: Severity::Warning,
             topic: Topic::BlockedTooLong,
             id: None,
+            lock_of: None,
             evidence: format!(
                 "blocked over its limit: new {} locks were refused at every look for {}, the \
                  limit is {}",

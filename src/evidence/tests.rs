@@ -389,7 +389,7 @@ fn two_living_holders_one_exclusive_are_a_conflict_unless_one_is_just_trying() {
 #[test]
 fn what_cannot_be_seen_is_unknown_and_never_ok() {
     check(&[], (Severity::Unknown, Topic::NotSeen, "not scanned yet", None));
-    let failed = "cannot be scanned for 0 s (network): list locks/: no route to host";
+    let failed = "cannot be scanned (network): list locks/: no route to host";
     check(&[(0, Err(ErrorClass::Network))], (Severity::Unknown, Topic::NotSeen, failed, None));
     // What was seen before counts beside it, for as long as it is valid.
     let dead = vec![exclusive("h", -H)];

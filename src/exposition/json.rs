@@ -124,6 +124,7 @@ struct FindingObject {
     severity: &'static str,
     topic: &'static str,
     id: Option<String>,
+    lock_of: Option<String>,
     evidence: String,
     next_step: Option<String>,
 }
@@ -134,6 +135,7 @@ impl From<Finding> for FindingObject {
             severity: finding.severity.as_str(),
             topic: finding.topic.as_str(),
             id: finding.id.map(|id| id.as_str().to_owned()),
+            lock_of: finding.lock_of,
             evidence: finding.evidence,
             next_step: finding.next_step,
         }

@@ -80,7 +80,7 @@ fn row(
         ),
     );
     for finding in findings.iter().take(FINDINGS_MAX) {
-        push(out, format_args!("<p>{}", escaped(&finding.evidence)));
+        push(out, format_args!("<p>{}", escaped(&finding.line())));
         if let Some(step) = &finding.next_step {
             push(out, format_args!("<br><code>{}</code>", escaped(step)));
         }

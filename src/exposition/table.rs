@@ -60,7 +60,7 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         let (state, refused) = state_and_refused(row.target, now, hold);
         line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
         for finding in &row.findings {
-            line(&mut out, format_args!("{:10}{}", "", finding.evidence));
+            line(&mut out, format_args!("{:10}{}", "", finding.line()));
             if let Some(step) = &finding.next_step {
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }
@@ -140,7 +140,7 @@ pub fn nagios(status: &Status, now: Timestamp, hold: Duration) -> String {
     let mut text = String::new();
     for row in rows.iter().filter(|row| row.severity != Severity::Ok) {
         let said = row.findings.iter().find(|finding| finding.severity == row.severity);
-        let said = said.map_or("", |finding| &finding.evidence);
+        let said = said.map(Finding::line).unwrap_or_default();
         let _ = write!(
             text,
             "{}{}: {said}",

@@ -21,6 +21,8 @@ pub(super) struct Runs(PerMode<Option<Run>>);
 #[derive(Clone, Copy)]
 struct Run {
     since: Timestamp,
+    /// End of its first look.
+    began: Timestamp,
     /// End of the last look that found the mode blocked.
     last: Timestamp,
 }
@@ -56,13 +58,21 @@ impl Runs {
                     let unbroken = run.filter(|run| {
                         time.ended.duration_since(run.last) <= signed(hold) || was_there(run.last)
                     });
-                    let since = unbroken.map(|run| run.since).unwrap_or_else(|| {
-                        let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
-                        let begins = unheld.map(SeenEntry::refreshed_at);
-                        let begins = begins.chain(holders.clone().map(|held| held.held_since));
-                        begins.min().unwrap_or(time.ended)
-                    });
-                    *run = Some(Run { since, last: time.ended });
+                    let (since, began) = match unbroken {
+                        Some(Run { since, began, .. }) => {
+                            // What was sealed at the first look may show its time only now.
+                            let known = files.clone().filter(|seen| seen.first_seen <= began);
+                            let since = known.map(SeenEntry::refreshed_at).fold(since, Ord::min);
+                            (since, began)
+                        }
+                        None => {
+                            let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
+                            let begins = unheld.map(SeenEntry::refreshed_at);
+                            let begins = begins.chain(holders.clone().map(|held| held.held_since));
+                            (begins.min().unwrap_or(time.ended), time.ended)
+                        }
+                    };
+                    *run = Some(Run { since, began, last: time.ended });
                     *per_mode(&mut shown, mode) = Some(since);
                 }
             }

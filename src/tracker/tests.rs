@@ -410,6 +410,18 @@ fn blocked_since_is_the_start_of_the_oldest_hold_right_after_a_start() {
 }
 
 #[test]
+fn what_was_sealed_at_the_first_look_dates_the_run_once_its_key_is_there() {
+    let mut watch = Watch::new();
+    watch.look(0, &[sealed("a", None)]);
+    let seen = watch.look(3, &[exclusive("a", "p", -33 * 24 * H), shared("b", "q", -3 * H)]);
+    // The run for exclusive locks began at the sealed look; a file that came after it dates it not.
+    let since = Some(at(-33 * 24 * H));
+    assert_eq!(seen.blocked_since, PerMode { exclusive: since, shared: since });
+    let seen = watch.look(60, &[exclusive("c", "r", -99 * 24 * H)]);
+    assert_eq!(seen.blocked_since.exclusive, since);
+}
+
+#[test]
 fn blocked_since_outlives_the_locks_that_follow_one_another() {
     let mut watch = Watch::new();
     watch.look(0, &[]);

@@ -114,7 +114,13 @@ fn make(folder: &Path) -> anyhow::Result<Vec<Live>> {
         live.push(Live { repository, file, fields });
     }
     // What a killed prune leaves behind: every backup is blocked until somebody unlocks.
-    init("stale", Version::V2)?.lock(&holder("db01.example.org", 802_602, true, 47))?;
+    let stale = init("stale", Version::V2)?;
+    let fields = holder("db01.example.org", 802_602, true, 47);
+    let file = stale.lock(&fields)?;
+    // Its file is as old as its time says; else it would look like a holder with a wrong clock.
+    let path = stale.lock_folder().join(file);
+    std::fs::File::open(path)?
+        .set_modified(std::time::SystemTime::now() - Duration::from_secs(47 * 60))?;
     let unreadable = init("unreadable", Version::V2)?;
     unreadable.lock(&holder("web02", 4711, false, 1))?;
     unreadable.unreadable()?;
