@@ -1,6 +1,13 @@
 //! All integration tests, in one binary.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs, reason = "these are tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "these are tests"
+)]
 
+mod differential;
 mod golden;
 mod scene;
 mod tidy;
