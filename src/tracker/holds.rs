@@ -8,6 +8,7 @@
 //! behind such a gap in two looks running is a hold of its own.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -229,7 +230,7 @@ impl Memory {
     }
 
     /// Ends the holds that two looks running missed. One that may have been refreshed into a file
-    /// that is sealed is not missed.
+    /// that is sealed is missed with patience: until it would be stale.
     fn end_missing(&mut self, time: LookTime, entries: &[SeenEntry], found: &mut Found) {
         let turn = self.turn;
         let sealed_last =
@@ -238,22 +239,22 @@ impl Memory {
             let at = entries.binary_search_by(|seen| seen.entry.stub().id.cmp(id));
             at.is_ok_and(|at| is_sealed(&entries[at].entry))
         };
+        let patience = signed(time.policy.stale_limit);
         self.holds.retain(|_, holds| {
             holds.retain_mut(|held| {
-                if held.turn == turn
-                    || sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
-                    || held.files.iter().any(is_listed_sealed)
-                {
+                if held.turn == turn || held.files.iter().any(is_listed_sealed) {
                     return true;
                 }
                 let Some(missed) = held.missed else {
                     held.missed = Some(time.began);
                     return true;
                 };
-                let took = missed.duration_since(held.held_since);
-                let took =
-                    if took.is_negative() { Default::default() } else { took.unsigned_abs() };
-                found.ended.push((held.mode, took));
+                if sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
+                    && time.ended.duration_since(held.last_look) <= patience
+                {
+                    return true;
+                }
+                found.ended.push((held.mode, elapsed(held.held_since, missed)));
                 if let Some(id) = held.files.first() {
                     found.changes.push(held.change(EventKind::Released, id));
                 }
@@ -364,6 +365,10 @@ fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bool {
         (None, _) | (_, None) => true,
     };
     own && newer.at.duration_since(older.at) > limit
+}
+
+fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 fn gone(lock: &Lock) -> Option<GoneReason> {

@@ -567,6 +567,20 @@ fn a_sealed_name_that_was_there_before_keeps_no_hold_alive() {
 }
 
 #[test]
+fn sealed_files_that_come_and_go_do_not_keep_old_holds_for_ever() {
+    let mut watch = Watch::new();
+    for round in 0..500 {
+        let files = [
+            sealed(&format!("z{round}"), None),
+            shared(&format!("f{round}"), &format!("p{round}"), round * 60),
+        ];
+        watch.look(round * 60, &files);
+        assert!(watch.0.memories.values().all(|memory| memory.size() < 50));
+    }
+    assert!(watch.counters().holds_ended.shared > 450);
+}
+
+#[test]
 fn sealed_files_that_become_stale_are_events_without_a_holder() {
     let mut watch = Watch::new();
     watch.look(0, &[sealed("z", None)]);
