@@ -7,6 +7,7 @@
 //! more than the stale limit. One look may fall between a late refresh and its delete; what lies
 //! behind such a gap in two looks running is a hold of its own.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct Held {
     newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     settled: Option<Written>,
+    /// What lies above a gap, until the next look says whether it is a hold of its own.
+    pending: Option<Origin>,
     keeps_old_time: bool,
     stale: bool,
     /// End of the first look that saw it.
@@ -51,6 +54,19 @@ pub(super) struct Held {
 struct Written {
     at: Timestamp,
     own: Option<Timestamp>,
+}
+
+/// Where a hold that splits off comes from.
+#[derive(Clone)]
+struct Origin {
+    /// Its first file, which may be gone.
+    first: LockId,
+    since: Timestamp,
+    since_is_exact: bool,
+    /// It is seen to start by splitting off.
+    starts: bool,
+    /// When its newest file was written that is gone.
+    tip: Option<Written>,
 }
 
 /// One readable file of the look being taken in.
@@ -104,7 +120,8 @@ impl Memory {
         for (no, files) in by_hold {
             let parts = self.cut(files, &time.policy);
             let whole = self.holds.get(key).into_iter().flatten().find(|held| held.no == no);
-            let inherited = whole.map(|held| (held.held_since, held.since_is_exact));
+            let left_behind = whole.map(Held::left_behind);
+            let pending = whole.and_then(|held| held.pending.clone());
             let tip = whole.and_then(|held| held.settled);
             // The part that is accounted for, or follows upon what is, goes on; what is older was
             // left behind, what is newer began by itself.
@@ -117,12 +134,20 @@ impl Memory {
             };
             let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
             for (index, part) in parts.into_iter().enumerate() {
-                let (no, origin) = if index == keeper {
-                    (no, None)
-                } else {
-                    self.holds_made += 1;
-                    (self.holds_made, inherited.filter(|_| index < keeper))
+                let is_first =
+                    |origin: &Origin| part.first().is_some_and(|file| *file.id() == origin.first);
+                let (no, origin) = match index.cmp(&keeper) {
+                    Ordering::Less => (None, left_behind.clone()),
+                    Ordering::Equal => (Some(no), None),
+                    Ordering::Greater if index == keeper + 1 => {
+                        (None, pending.clone().filter(|origin| !is_first(origin)))
+                    }
+                    Ordering::Greater => (None, None),
                 };
+                let no = no.unwrap_or_else(|| {
+                    self.holds_made += 1;
+                    self.holds_made
+                });
                 self.extend(key, no, origin, &part, time, found);
             }
         }
@@ -177,7 +202,7 @@ impl Memory {
         &mut self,
         key: &HoldKey,
         no: u64,
-        origin: Option<(Timestamp, bool)>,
+        origin: Option<Origin>,
         files: &[File<'_>],
         time: LookTime,
         found: &mut Found,
@@ -190,10 +215,8 @@ impl Memory {
         let index = held.iter().position(|held| held.no == no);
         let is_new = index.is_none();
         let index = index.unwrap_or_else(|| {
-            let begins = |name: &Name| name.begins;
-            let exact = self.names.get(oldest.id()).is_some_and(begins);
-            let (held_since, since_is_exact) = origin.unwrap_or((oldest.written.at, exact));
-            held.push(Held::new(no, newest, held_since, since_is_exact, time));
+            let origin = origin.clone().unwrap_or_else(|| Origin::of(oldest, &self.names));
+            held.push(Held::new(no, newest, &origin, time));
             held.len() - 1
         });
         let held = &mut held[index];
@@ -210,8 +233,8 @@ impl Memory {
             held.keeps_old_time =
                 held.newest.own.is_some() && held.newest.own == newest.written.own;
         }
-        let watched = self.names.get(oldest.id()).is_some_and(|name| name.watched);
-        if is_new && origin.is_none() && watched {
+        let origin = origin.unwrap_or_else(|| Origin::of(oldest, &self.names));
+        if is_new && origin.starts {
             *per_mode(&mut found.started, held.mode) += 1;
             found.changes.push(held.change(EventKind::Acquired, newest.id()));
         } else if news > 0 {
@@ -277,26 +300,53 @@ impl Memory {
     }
 }
 
+impl Origin {
+    /// What a hold is known of whose first file is this one.
+    fn of(file: &File<'_>, names: &BTreeMap<LockId, Name>) -> Self {
+        let (since, first) = (file.written.at, file.id().clone());
+        names.get(file.id()).map_or(
+            Self { first, since, since_is_exact: false, starts: false, tip: None },
+            |name| Self::new(file, name),
+        )
+    }
+
+    fn new(file: &File<'_>, name: &Name) -> Self {
+        Self {
+            first: file.id().clone(),
+            since: file.written.at,
+            since_is_exact: name.begins,
+            starts: name.watched,
+            tip: None,
+        }
+    }
+}
+
 impl Held {
-    fn new(
-        no: u64,
-        newest: &File<'_>,
-        held_since: Timestamp,
-        since_is_exact: bool,
-        time: LookTime,
-    ) -> Self {
+    /// What is known of the part of this hold that is left behind.
+    fn left_behind(&self) -> Origin {
+        Origin {
+            first: LockId::new(""),
+            since: self.held_since,
+            since_is_exact: self.since_is_exact,
+            starts: false,
+            tip: None,
+        }
+    }
+
+    fn new(no: u64, newest: &File<'_>, origin: &Origin, time: LookTime) -> Self {
         Self {
             no,
             turn: 0,
             mode: newest.lock.mode,
             holder: newest.lock.holder.clone(),
-            held_since,
-            since_is_exact,
+            held_since: origin.since,
+            since_is_exact: origin.since_is_exact,
             refreshes: 0,
             files: Vec::new(),
             gone: None,
             newest: newest.written,
-            settled: None,
+            settled: origin.tip,
+            pending: None,
             keeps_old_time: false,
             stale: false,
             first_look: time.ended,
@@ -318,8 +368,10 @@ impl Held {
     ) -> u64 {
         let mut refreshes = 0;
         let mut below_gap = false;
-        for File { lock, written, .. } in files {
-            let Some(name) = names.get_mut(&lock.stub.id) else { continue };
+        let mut pending: Option<Origin> = None;
+        for file in files {
+            let written = &file.written;
+            let Some(name) = names.get_mut(file.id()) else { continue };
             name.hold = Some(self.no);
             let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
             if !name.settled && (follows || !below_gap) {
@@ -332,7 +384,12 @@ impl Held {
                 self.settled = Some(*written);
             }
             below_gap |= name.behind == Some(turn);
+            if !name.settled {
+                let first = pending.take().unwrap_or_else(|| Origin::new(file, name));
+                pending = Some(Origin { tip: Some(*written), ..first });
+            }
         }
+        self.pending = pending;
         refreshes
     }
 

@@ -317,6 +317,19 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
 }
 
 #[test]
+fn a_holder_found_above_a_gap_at_the_first_look_is_not_seen_to_start() {
+    let mut watch = Watch::new();
+    let old = shared("old", "p", -H);
+    watch.look(0, &[old.clone(), shared("a", "p", -60)]);
+    // The gap is there for the second time, and above it a refresh of what was there.
+    let seen = watch.look(300, &[old, shared("b", "p", 240)]);
+    assert_eq!(seen.holds.len(), 2);
+    assert_eq!((seen.holds[1].held_since, seen.holds[1].since_is_exact), (at(-60), false));
+    assert_eq!((seen.holds[1].refreshes, watch.counters().refreshes), (1, 1));
+    assert_eq!(watch.counters().holds_started.shared, 0);
+}
+
+#[test]
 fn one_process_with_two_modes_is_two_holds() {
     let mut watch = Watch::new();
     let seen = watch.look(0, &[shared("a", "p", 0), exclusive("b", "p", 0)]);
