@@ -37,7 +37,7 @@ pub(super) struct Held {
     newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     settled: Option<Written>,
-    /// What lies above a gap, until the next look says whether it is a hold of its own.
+    /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pending: Option<Origin>,
     keeps_old_time: bool,
     stale: bool,
@@ -111,7 +111,9 @@ impl Memory {
         time: LookTime,
         found: &mut Found,
     ) {
-        files.sort_by(|a, b| (a.written.at, a.id()).cmp(&(b.written.at, b.id())));
+        // The storage's times order what was there at the first look with equal own times.
+        let order = |file: &File<'_>| (file.written.at, file.lock.stub.stored_at);
+        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id())));
         self.attach(key, &mut files);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
@@ -133,14 +135,20 @@ impl Memory {
                 part.iter().any(settled) || tip.is_some_and(follows)
             };
             let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
+            let newest = parts.len() - 1;
             for (index, part) in parts.into_iter().enumerate() {
-                let is_first =
-                    |origin: &Origin| part.first().is_some_and(|file| *file.id() == origin.first);
+                let continues = |origin: &Origin| {
+                    part.first().is_some_and(|file| {
+                        let tip = origin.tip;
+                        *file.id() != origin.first
+                            && tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
+                    })
+                };
                 let (no, origin) = match index.cmp(&keeper) {
                     Ordering::Less => (None, left_behind.clone()),
                     Ordering::Equal => (Some(no), None),
-                    Ordering::Greater if index == keeper + 1 => {
-                        (None, pending.clone().filter(|origin| !is_first(origin)))
+                    Ordering::Greater if index == newest => {
+                        (None, pending.clone().filter(continues))
                     }
                     Ordering::Greater => (None, None),
                 };
@@ -253,7 +261,7 @@ impl Memory {
     }
 
     /// Ends the holds that two looks running missed. One that may have been refreshed into a file
-    /// that is sealed is missed with patience: until it would be stale.
+    /// that is sealed is not missed until it would be stale.
     fn end_missing(&mut self, time: LookTime, entries: &[SeenEntry], found: &mut Found) {
         let turn = self.turn;
         let sealed_last =
@@ -265,18 +273,15 @@ impl Memory {
         let patience = signed(time.policy.stale_limit);
         self.holds.retain(|_, holds| {
             holds.retain_mut(|held| {
-                if held.turn == turn || held.files.iter().any(is_listed_sealed) {
+                let hidden = sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
+                    && time.ended.duration_since(held.last_look) <= patience;
+                if held.turn == turn || hidden || held.files.iter().any(is_listed_sealed) {
                     return true;
                 }
                 let Some(missed) = held.missed else {
                     held.missed = Some(time.began);
                     return true;
                 };
-                if sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
-                    && time.ended.duration_since(held.last_look) <= patience
-                {
-                    return true;
-                }
                 found.ended.push((held.mode, elapsed(held.held_since, missed)));
                 if let Some(id) = held.files.first() {
                     found.changes.push(held.change(EventKind::Released, id));
@@ -383,10 +388,12 @@ impl Held {
             if name.settled && self.settled.is_none_or(|tip| tip.at <= written.at) {
                 self.settled = Some(*written);
             }
-            below_gap |= name.behind == Some(turn);
             if !name.settled {
                 let first = pending.take().unwrap_or_else(|| Origin::new(file, name));
                 pending = Some(Origin { tip: Some(*written), ..first });
+            }
+            if name.behind == Some(turn) {
+                (below_gap, pending) = (true, None);
             }
         }
         self.pending = pending;

@@ -318,15 +318,20 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
 
 #[test]
 fn a_holder_found_above_a_gap_at_the_first_look_is_not_seen_to_start() {
-    let mut watch = Watch::new();
-    let old = shared("old", "p", -H);
-    watch.look(0, &[old.clone(), shared("a", "p", -60)]);
-    // The gap is there for the second time, and above it a refresh of what was there.
-    let seen = watch.look(300, &[old, shared("b", "p", 240)]);
-    assert_eq!(seen.holds.len(), 2);
-    assert_eq!((seen.holds[1].held_since, seen.holds[1].since_is_exact), (at(-60), false));
-    assert_eq!((seen.holds[1].refreshes, watch.counters().refreshes), (1, 1));
-    assert_eq!(watch.counters().holds_started.shared, 0);
+    for older in 1..4 {
+        let mut watch = Watch::new();
+        let old = (0..older).map(|n| shared(&format!("old{n}"), "p", (n - older) * H));
+        let old: Vec<_> = old.collect();
+        let with = |file| old.iter().cloned().chain([file]).collect::<Vec<_>>();
+        watch.look(0, &with(shared("a", "p", -60)));
+        // The gaps are there for the second time, and above them a refresh of what was there.
+        let seen = watch.look(300, &with(shared("b", "p", 240)));
+        assert_eq!(seen.holds.len(), older as usize + 1);
+        let live = seen.holds.last().unwrap();
+        assert_eq!((live.held_since, live.since_is_exact), (at(-60), false));
+        assert_eq!((live.refreshes, watch.counters().refreshes), (1, 1));
+        assert_eq!(watch.counters().holds_started.shared, 0);
+    }
 }
 
 #[test]
@@ -567,6 +572,17 @@ fn a_hold_whose_refresh_cannot_be_opened_yet_goes_on() {
     assert_eq!(seen.holds[0].held_since, at(30));
     let counters = watch.counters();
     assert_eq!((counters.holds_ended.exclusive, counters.refreshes), (0, 1));
+}
+
+#[test]
+fn a_look_that_hides_a_hold_behind_a_sealed_file_does_not_count_as_missing_it() {
+    let mut watch = Watch::new();
+    watch.look(0, &[exclusive("a", "p", 0)]);
+    watch.look(60, &[sealed("b", None)]);
+    watch.look(120, &[]);
+    assert_eq!(watch.counters().holds_ended.exclusive, 0);
+    let seen = watch.look(180, &[exclusive("b", "p", 50)]);
+    assert_eq!(seen.holds[0].held_since, at(0));
 }
 
 #[test]

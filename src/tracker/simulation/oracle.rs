@@ -37,6 +37,8 @@ struct KeySeen {
     clear: Option<i64>,
     since: BTreeSet<Timestamp>,
     first: i64,
+    /// Whether it had more than one hold in each of the last three looks that returned it.
+    parts: [bool; 3],
 }
 
 #[derive(Clone, Copy)]
@@ -243,7 +245,13 @@ impl Oracle {
         // A sealed file may hide a holder, so it neither came nor went as far as is known.
         for (file, _) in found.files.values().filter(|(_, sealed)| *sealed) {
             let known = self.keys.entry(world.key(world.files[*file].process));
-            let first = KeySeen { look, clear, since: BTreeSet::new(), first: found.ended };
+            let first = KeySeen {
+                look,
+                clear,
+                since: BTreeSet::new(),
+                first: found.ended,
+                parts: [false; 3],
+            };
             known.or_insert(first).look = look;
         }
         for event in events.iter().filter(|event| event.kind == EventKind::Released) {
@@ -252,8 +260,8 @@ impl Oracle {
             let key = format!("{} {pid} {}", holder.hostname, mode.as_str());
             let gone = self.keys.get(&key).is_none_or(|known| known.look + 2 <= look);
             // One of two holds of a key may end while the other lasts.
-            let parts = self.keys.get(&key).map_or(0, |known| known.since.len());
-            ensure!(gone || parts > 1 || world.sharing(&key) > 1, "{key} is falsely released");
+            let parts = self.keys.get(&key).is_some_and(|known| known.parts.contains(&true));
+            ensure!(gone || parts || world.sharing(&key) > 1, "{key} is falsely released");
         }
         self.keys.retain(|_, known| known.look + 2 >= look);
         for (key, files) in &files {
@@ -282,7 +290,13 @@ impl Oracle {
                     "{key} is held since {earliest}, before it was {:?}",
                     known.since
                 );
+                if known.since.is_empty() || known.parts[0] {
+                    // While it was sealed nobody could follow it over its refreshes; of two holds
+                    // the older may have ended.
+                    known.first = found.ended;
+                }
                 known.since = since;
+                known.parts = [holds.len() > 1, known.parts[0], known.parts[1]];
                 known.look = self.looks;
                 ensure!(earliest <= moment(known.first), "{key} is held from after first sight");
                 let clear = known.clear.is_none_or(|clear| earliest >= moment(clear));
@@ -297,7 +311,13 @@ impl Oracle {
                     let gap = found.ended - clear;
                     ensure!(!exact || gap <= 5 * MINUTE, "{key}: nobody looked for {gap} ms");
                 }
-                let known = KeySeen { look: self.looks, clear, since, first: found.ended };
+                let known = KeySeen {
+                    look: self.looks,
+                    clear,
+                    since,
+                    first: found.ended,
+                    parts: [false; 3],
+                };
                 self.keys.insert(key.to_string(), known);
             }
         }
