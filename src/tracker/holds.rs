@@ -161,19 +161,13 @@ impl Memory {
         }
     }
 
-    /// Gives files of new names to a hold: to one that lost all its files (a refresh of which no
-    /// look saw both), else to that of the newest known file, else to a new one.
+    /// Gives files of new names to the hold of this key that was refreshed last, whether its files
+    /// are still there or not: no look needs to see both files of a refresh. Without any hold
+    /// they begin one.
     fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>]) {
-        let lost = self
-            .holds
-            .get(key)
-            .into_iter()
-            .flatten()
-            .filter(|held| files.iter().all(|file| file.hold != Some(held.no)))
-            .max_by_key(|held| (held.newest.at, held.no))
-            .map(|held| held.no);
-        let newest = files.iter().rev().find_map(|file| file.hold);
-        let no = lost.or(newest).unwrap_or_else(|| {
+        let holds = self.holds.get(key).into_iter().flatten();
+        let last = holds.max_by_key(|held| (held.newest.at, held.no)).map(|held| held.no);
+        let no = last.unwrap_or_else(|| {
             self.holds_made += 1;
             self.holds_made
         });

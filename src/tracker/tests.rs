@@ -317,6 +317,19 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
 }
 
 #[test]
+fn a_left_behind_part_that_is_unlocked_takes_no_refresh_with_it() {
+    let mut watch = Watch::new();
+    let old = shared("old", "p", -H);
+    watch.look(0, &[old.clone(), shared("a", "p", 0)]);
+    watch.look(60, &[old, shared("a", "p", 0)]);
+    assert_eq!(watch.seen().holds.len(), 2);
+    // Between two looks the old file is unlocked and the delete of `a` is lost.
+    let seen = watch.look(360, &[shared("a", "p", 0), shared("b", "p", 300)]);
+    assert_eq!(seen.holds.len(), 1);
+    assert_eq!(seen.holds[0].files, [LockId::new("b"), LockId::new("a")]);
+}
+
+#[test]
 fn a_holder_found_above_a_gap_at_the_first_look_is_not_seen_to_start() {
     for older in 1..4 {
         let mut watch = Watch::new();

@@ -111,7 +111,8 @@ impl Oracle {
         ensure!(grew, "counters went back: {old:?} then {new:?}");
         let now = (world.starts, world.refreshes, world.ambiguous);
         let before = *self.starts_before.get_or_insert(now);
-        let happened = (now.0 - before.0, now.1 - before.1, now.2 - before.2);
+        // A lock taken away before this life may come back in it.
+        let happened = (now.0 - before.0, now.1 - before.1, now.2);
         if let Some(found) = found {
             let there = world.there(found.listed);
             let hidden = |file: &&usize| !found.files.contains_key(&world.files[**file].name);
