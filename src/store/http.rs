@@ -71,8 +71,10 @@ pub(super) fn client(
 ) -> Result<reqwest::Client, StoreError> {
     // Without a provider the client panics; whoever was first has decided.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let named = environment.text("RESTIC_HTTP_USER_AGENT").map_err(secret)?;
+    let ours = concat!("lock_exporter/", env!("CARGO_PKG_VERSION"));
     let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("lock_exporter/", env!("CARGO_PKG_VERSION")))
+        .user_agent(named.as_ref().map_or(ours, |named| named.as_str()))
         .redirect(reqwest::redirect::Policy::none())
         .http1_only()
         .https_only(!plain_http)
@@ -184,12 +186,7 @@ impl Wire {
         let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
         // A body that does not come whole still has its status.
         let body = collect(response, REFUSAL_BYTES_MAX).await.unwrap_or_default();
-        let mut refusal = fault::refusal(status, header.as_deref(), &body);
-        for hidden in &self.0.hidden {
-            if let Ok(hidden) = std::str::from_utf8(hidden.expose()) {
-                refusal.fault.cause = refusal.fault.cause.replace(hidden, "…");
-            }
-        }
+        let refusal = fault::refusal(status, header.as_deref(), &body, &self.0.hidden);
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;

@@ -27,6 +27,23 @@ const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
 /// Where requests go to when nothing else is said; also what Amazon takes for "anywhere".
 const REGION: &str = "us-east-1";
 
+/// restic `internal/backend/s3/config.go`. Those that are not read here are about writing, about
+/// restoring from archives, or about how many requests restic sends.
+const OPTIONS: [&str; 12] = [
+    "s3.bucket-lookup",
+    "s3.connections",
+    "s3.enable-restore",
+    "s3.layout",
+    "s3.list-objects-v1",
+    "s3.region",
+    "s3.restore-days",
+    "s3.restore-tier",
+    "s3.restore-timeout",
+    "s3.retries",
+    "s3.storage-class",
+    "s3.unsafe-anonymous-auth",
+];
+
 /// The store. It learns the bucket's region from a refusal, once it is refused for it.
 pub(super) struct S3 {
     plan: Plan,
@@ -141,6 +158,10 @@ impl Plan {
         spec: &ResticSpec,
         environment: &Environment,
     ) -> Result<Self, StoreError> {
+        let ours = spec.options.keys().filter(|name| name.starts_with("s3."));
+        if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
+            return Err(bad_option(unknown, "restic has no such option"));
+        }
         let option = |name: &str| spec.options.get(name).map(String::as_str);
         let anonymous = match option("s3.unsafe-anonymous-auth") {
             None => false,
