@@ -99,54 +99,54 @@ impl S3 {
         Ok(Self { plan, wire, pages, limits, open })
     }
 
-    fn objects(&self) -> Arc<Objects> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).objects.clone()
+    fn current(&self) -> Open {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// After a refusal: whether the bucket turned out to be in another region, and requests go
-    /// there from now on.
-    fn has_moved(&self) -> bool {
-        let Some(region) = self.wire.take_region() else { return false };
+    /// After a refusal: whether requests now go to another region than the refused one did.
+    fn has_moved(&self, refused: &Open) -> bool {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if self.plan.region.is_some() || open.region == region {
-            return false;
+        if let Some(region) = self.wire.take_region()
+            && self.plan.region.is_none()
+            && region != open.region
+            && let Ok(objects) = self.plan.build(&region, &self.wire, &self.pages, self.limits)
+        {
+            *open = Open { region, objects };
         }
-        match self.plan.build(&region, &self.wire, &self.pages, self.limits) {
-            Ok(objects) => {
-                *open = Open { region, objects };
-                true
-            }
-            Err(_) => false,
-        }
+        open.region != refused.region
     }
 }
 
 #[async_trait]
 impl ReadStore for S3 {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        match self.objects().list(folder).await {
-            Err(_) if self.has_moved() => self.objects().list(folder).await,
+        let open = self.current();
+        match open.objects.list(folder).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.list(folder).await,
             result => result,
         }
     }
 
     async fn stat(&self, path: &str) -> Result<Entry, StoreError> {
-        match self.objects().stat(path).await {
-            Err(_) if self.has_moved() => self.objects().stat(path).await,
+        let open = self.current();
+        match open.objects.stat(path).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.stat(path).await,
             result => result,
         }
     }
 
     async fn read(&self, path: &str, bytes_max: u64) -> Result<Bytes, StoreError> {
-        match self.objects().read(path, bytes_max).await {
-            Err(_) if self.has_moved() => self.objects().read(path, bytes_max).await,
+        let open = self.current();
+        match open.objects.read(path, bytes_max).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.read(path, bytes_max).await,
             result => result,
         }
     }
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
-        match self.objects().folders(folder).await {
-            Err(_) if self.has_moved() => self.objects().folders(folder).await,
+        let open = self.current();
+        match open.objects.folders(folder).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.folders(folder).await,
             result => result,
         }
     }
