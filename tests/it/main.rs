@@ -1,4 +1,4 @@
-//! All integration tests, in one binary.
+//! Tests of the whole: real servers, real repositories, scripted faults, committed pictures.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -8,6 +8,8 @@
 )]
 
 mod differential;
+mod fault_server;
 mod golden;
 mod scene;
+mod stores;
 mod tidy;
