@@ -256,7 +256,7 @@ pub(super) mod tests {
         assert_eq!(with("AAECAwQF", "").err(), Some(BadKeyFile::Salt));
         assert_eq!(with("AAECAwQF", "!").err(), Some(BadKeyFile::Salt));
         assert_eq!(with(r#""data":"AQ"#, r#""data":"!"#).err(), Some(BadKeyFile::Data));
-        assert_eq!(KeyFile::parse(&KEY_TEXT.as_bytes()[..200]).err().is_some(), true);
+        assert!(KeyFile::parse(&KEY_TEXT.as_bytes()[..200]).is_err());
     }
 
     #[test]

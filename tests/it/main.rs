@@ -1,0 +1,3 @@
+//! Tests of the whole, against real servers, real repositories and scripted ones.
+
+mod fixtures;
