@@ -9,6 +9,7 @@
 
 mod differential;
 mod fault_server;
+mod fixtures;
 mod golden;
 mod scene;
 mod stores;
