@@ -215,7 +215,7 @@ TIMELINE = StateTimeline(
 
 REFRESHES = TimeSeries(
     "Is a refresh missing?",
-    "Time since the oldest hold was refreshed: a saw that falls to zero every 5 minutes is healthy; "
+    "Time since the oldest hold was refreshed: a saw that falls to zero every 5 minutes is fine; "
     "past 22.5 minutes restic gives up by itself, past 30 the lock is stale.",
     (
         Query(

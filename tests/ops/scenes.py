@@ -1,8 +1,8 @@
 """Expositions of an exporter in several situations, for rules and panels to be run against.
 
 Each scene is a list of pages, one for each exporter. Times are relative to the moment of the
-scrape, so that a real Prometheus sees ages that make sense. Names, labels and their order of magnitude are
-those of the exporter; `test_dashboards` compares them with its golden pages.
+scrape, so that a real Prometheus sees ages that make sense. Names and labels are those of the
+exporter; `test_dashboards` compares them with its golden pages.
 """
 
 from collections.abc import Callable, Iterable
