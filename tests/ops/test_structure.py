@@ -3,9 +3,12 @@
 import os
 import re
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 import checkout
+import servers
 
 TOP = ("Cargo.toml", "src", "dashboards", "alerts", "tests", "helm", ".ci/run", "tests/run")
 # Python files are held to the same limits as the rest of the project.
@@ -101,3 +104,21 @@ class Documents(unittest.TestCase):
             for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
                 with self.subTest(name, link=link):
                     self.assertTrue((page.parent / link).exists())
+
+
+class Fixtures(unittest.TestCase):
+    def test_holders_end_by_themselves(self):
+        """Once the watchdog looked for the script below `/` if it was called by a relative path."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(
+                ["bash", f"tests/{checkout.FIXTURE_MAKER.name}", folder],
+                cwd=checkout.ROOT,
+                env=os.environ
+                | {"FIXTURE_ONLY": "^nothing$", "FIXTURE_TTL": "1", "FIXTURE_ASK": "0"},
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
+            # The list of processes goes when they were stopped.
+            pids = Path(folder) / "run" / "pids"
+            servers.wait_for("the watchdog", lambda: not pids.exists(), 30)
