@@ -46,8 +46,8 @@ def quiet():
         os.close(kept)
 
 
-def render_files(given: dict) -> dict[str, str]:
-    with quiet(), helm_python.Chart.load(str(checkout.CHART)) as chart:
+def render_files(given: dict, chart_path: Path = checkout.CHART) -> dict[str, str]:
+    with quiet(), helm_python.Chart.load(str(chart_path)) as chart:
         return chart.render(given, name="demo", namespace="prod")
 
 
@@ -185,6 +185,15 @@ class Rendering(unittest.TestCase):
         self.assertRegex(
             container["image"], r"^registry\.example\.com:5000/lock-exporter/lock_exporter@sha256:"
         )
+
+
+class Package(unittest.TestCase):
+    def test_it_holds_what_the_links_lead_to(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with quiet():
+                package = helm_python.package(str(checkout.CHART), destination=folder)
+            given = values("monitoring")
+            self.assertEqual(render_files(given, Path(package)), render_files(given))
 
 
 class Configuration(unittest.TestCase):

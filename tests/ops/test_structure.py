@@ -121,4 +121,4 @@ class Fixtures(unittest.TestCase):
             )
             # The list of processes goes when they were stopped.
             pids = Path(folder) / "run" / "pids"
-            servers.wait_for("the watchdog", lambda: not pids.exists(), 30)
+            servers.wait_for("the watchdog", lambda: not pids.exists())
