@@ -1,15 +1,43 @@
 //! restic repository strings, parsed as restic parses them and shown without credentials.
+//!
+//! Pure: whether anything is there, and whether this version can read it, is for the stores.
 
 use std::fmt;
 use std::path::PathBuf;
 
+mod cut;
+
+use cut::{clean, percent_decode, without_credentials, without_remote_options};
+
 /// Where a repository is.
+///
+/// ```
+/// use lock_exporter::location::Location;
+///
+/// let at = Location::parse("s3:https://s3.example.com/backups/db01/")?;
+/// assert_eq!(at.scheme(), "s3");
+/// assert_eq!(at.to_string(), "s3:https://s3.example.com/backups/db01");
+/// assert_eq!(at.target_name(), "s3.example.com/backups/db01");
+///
+/// let at = Location::parse("rest:https://ann:secret@rest.example.com/db01/")?;
+/// assert_eq!(at.to_string(), "rest:https://rest.example.com/db01/");
+/// # Ok::<(), lock_exporter::location::BadLocation>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A folder of this machine.
     Local(PathBuf),
     /// A bucket and prefix behind an S3 API.
     S3(S3Location),
+    /// A folder on a host reached by ssh.
+    Sftp(SftpLocation),
+    /// A backend of restic that this version cannot read yet.
+    Other {
+        /// restic's word for it.
+        scheme: &'static str,
+        /// The whole string without credentials and query.
+        shown: String,
+    },
 }
 
 /// The parts of an `s3:` string.
@@ -25,18 +53,88 @@ pub struct S3Location {
     pub prefix: String,
 }
 
+/// The parts of an `sftp:` string.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SftpLocation {
+    /// Login name, when one is given.
+    pub user: Option<String>,
+    /// Host name, address or `ssh_config` alias; IPv6 without brackets.
+    pub host: String,
+    /// Port, when one is given; only the URL form can.
+    pub port: Option<u16>,
+    /// Cleaned path; relative ones begin in the login's home folder.
+    pub path: String,
+}
+
+impl SftpLocation {
+    /// True for `sftp:host:2222/path`, where restic takes the number for a part of the path: most
+    /// likely a port was meant, which only `sftp://host:2222/path` can give.
+    pub fn looks_like_a_port(&self) -> bool {
+        let first = self.path.split('/').next().unwrap_or_default();
+        self.port.is_none() && first.parse::<u16>().is_ok() && first != self.path
+    }
+}
+
+impl fmt::Debug for SftpLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
 /// Why a string names no repository.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadLocation(pub String);
 
+fn bad<T>(why: &str) -> Result<T, BadLocation> {
+    Err(BadLocation(why.into()))
+}
+
+/// A longer string is refused.
+const BYTES_MAX: usize = 4096;
+
+/// restic's schemes, `internal/backend/all`; every string that begins with one belongs to it.
+const SCHEMES: [&str; 9] = ["local", "sftp", "s3", "rest", "azure", "gs", "b2", "swift", "rclone"];
+
 impl Location {
-    /// Parses a repository string.
+    /// Parses a repository string (restic `internal/backend/location/location.go`).
     ///
     /// # Errors
     /// [`BadLocation`] says what is wrong and what would be right, without quoting a credential.
     pub fn parse(text: &str) -> Result<Self, BadLocation> {
-        Ok(Self::Local(PathBuf::from(text)))
+        if text.len() > BYTES_MAX {
+            return bad("a repository string has at most 4096 bytes");
+        }
+        if text.chars().any(char::is_control) {
+            return bad("a repository string holds no line breaks or other control characters");
+        }
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        match SCHEMES.into_iter().find(|known| *known == scheme) {
+            Some("local") => local(rest),
+            Some("s3") => s3(rest).map(Location::S3),
+            Some("sftp") => sftp(rest).map(Location::Sftp),
+            Some(scheme) if rest.is_empty() => Err(BadLocation(format!(
+                "nothing follows {scheme}: (a folder of this name is local:{scheme})"
+            ))),
+            Some(scheme) => other(scheme, rest),
+            None if is_windows_path(text) => bad(
+                "this is a Windows path, and the exporter does not run there; name the folder as \
+                 it is mounted on this machine",
+            ),
+            None if text.contains(':') && !text.starts_with('/') && !text.starts_with("../") => {
+                bad("no backend of restic has this scheme (local, sftp, s3, rest, azure, gs, b2, \
+                     swift, rclone); a folder with a colon in its name needs local: before it")
+            }
+            None => local(text),
+        }
+    }
+
+    /// The same place with a local path made absolute, so that its name is unique.
+    pub fn absolute(self, folder: &std::path::Path) -> Self {
+        match self {
+            Location::Local(path) => Location::Local(folder.join(path)),
+            other => other,
+        }
     }
 
     /// The scheme, restic's word for the backend.
@@ -44,6 +142,42 @@ impl Location {
         match self {
             Location::Local(_) => "local",
             Location::S3(_) => "s3",
+            Location::Sftp(_) => "sftp",
+            Location::Other { scheme, .. } => scheme,
+        }
+    }
+
+    /// The location without scheme, credentials and query, from which a target without a
+    /// configured name takes its own. A local path is made absolute by the caller beforehand.
+    pub fn target_name(&self) -> String {
+        match self {
+            Location::Local(path) => path.display().to_string(),
+            Location::S3(at) => at.path(),
+            Location::Sftp(at) => format!("{}/{}", at.host, at.path.trim_start_matches('/')),
+            Location::Other { shown, .. } => {
+                let rest = shown.split_once(':').map_or(shown.as_str(), |(_, rest)| rest);
+                let rest = rest.split_once("://").map_or(rest, |(_, rest)| rest);
+                rest.trim_end_matches('/').to_owned()
+            }
+        }
+    }
+}
+
+impl S3Location {
+    fn path(&self) -> String {
+        let end = if self.prefix.is_empty() { "" } else { "/" };
+        format!("{}/{}{end}{}", self.host, self.bucket, self.prefix)
+    }
+}
+
+impl SftpLocation {
+    fn shown(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match self.port {
+            Some(port) => format!("sftp://{host}:{port}/{}", self.path),
+            None if self.host.contains(':') => format!("sftp://{host}/{}", self.path),
+            None => format!("sftp:{host}:{}", self.path),
         }
     }
 }
@@ -52,7 +186,23 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
-            Location::S3(at) => write!(f, "s3:{}/{}/{}", at.host, at.bucket, at.prefix),
+            Location::S3(at) => {
+                // In a URL these three would mean something else; without one restic takes
+                // everything as it stands.
+                let as_url = !at.prefix.contains(['%', '?', '#']);
+                match (at.plain_http, as_url) {
+                    (true, true) => write!(f, "s3:http://{}", at.path()),
+                    (false, true) => write!(f, "s3:https://{}", at.path()),
+                    (true, false) => {
+                        let path = at.path();
+                        let path = path.replace('%', "%25").replace('?', "%3F");
+                        write!(f, "s3:http://{}", path.replace('#', "%23"))
+                    }
+                    (false, false) => write!(f, "s3:{}", at.path()),
+                }
+            }
+            Location::Sftp(at) => f.write_str(&at.shown()),
+            Location::Other { shown, .. } => f.write_str(shown),
         }
     }
 }
@@ -62,3 +212,169 @@ impl fmt::Debug for Location {
         write!(f, "Location({self})")
     }
 }
+
+/// restic's isPath, as far as it concerns Windows.
+fn is_windows_path(text: &str) -> bool {
+    let drive = matches!(text.as_bytes(), [d, b':', b'\\' | b'/', ..] if d.is_ascii_alphabetic());
+    drive || text.starts_with('\\') || text.starts_with("..\\")
+}
+
+fn local(path: &str) -> Result<Location, BadLocation> {
+    match path {
+        "" => bad("no folder is named"),
+        path if is_windows_path(path) => bad(
+            "this is a Windows path, and the exporter does not run there; name the folder as it \
+             is mounted on this machine",
+        ),
+        path => Ok(Location::Local(PathBuf::from(path))),
+    }
+}
+
+/// restic `internal/backend/s3/config.go`: after `http` it is a URL, otherwise three parts that
+/// are taken as they stand.
+fn s3(rest: &str) -> Result<S3Location, BadLocation> {
+    const FORM: &str = "write s3:https://HOST/BUCKET/PREFIX, with the host of the S3 service first";
+    let (plain_http, host, path) = if rest.starts_with("http") {
+        let (plain_http, rest) = match rest.split_once("://") {
+            Some(("http", rest)) => (true, rest),
+            Some(("https", rest)) => (false, rest),
+            _ => return bad(FORM),
+        };
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let Some(path) = percent_decode(path) else {
+            return bad("a % in the URL begins no UTF-8 character; write it as %25");
+        };
+        (plain_http, host, path)
+    } else {
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        (false, host, path.to_owned())
+    };
+    if host.contains('@') {
+        return bad(
+            "an S3 host has no user or password; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        );
+    }
+    if !is_host(host) {
+        return bad(FORM);
+    }
+    let (bucket, prefix) = path.split_once('/').unwrap_or((&path, ""));
+    if !is_bucket(bucket) {
+        return bad(
+            "the first part behind the host is the bucket: 3 to 63 letters, digits, dots, \
+             hyphens, underscores; write s3:https://HOST/BUCKET/PREFIX",
+        );
+    }
+    let prefix = if prefix.is_empty() { String::new() } else { clean(prefix) };
+    let prefix = if prefix == "." { String::new() } else { prefix };
+    if prefix.starts_with('/') || prefix.split('/').any(|part| part == "..") {
+        return bad(
+            "the prefix begins with a slash of its own or leads out of the bucket, which no \
+             store of this version can name",
+        );
+    }
+    if prefix.chars().any(char::is_control) {
+        return bad("the prefix holds a control character");
+    }
+    Ok(S3Location { plain_http, host: host.into(), bucket: bucket.into(), prefix })
+}
+
+/// A host name or address with an optional port, as a URL would take it.
+fn is_host(host: &str) -> bool {
+    let made_of = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
+    !host.is_empty()
+        && host.chars().all(made_of)
+        && url::Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.has_host())
+}
+
+/// minio-go `pkg/s3utils` CheckValidBucketName, which restic's client goes by.
+fn is_bucket(bucket: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    (3..=63).contains(&bucket.len())
+        && bucket.chars().all(inner)
+        && !bucket.contains("..")
+        && bucket.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && bucket.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// restic `internal/backend/sftp/config.go`: a URL, or host and path at the first colon.
+fn sftp(rest: &str) -> Result<SftpLocation, BadLocation> {
+    const FORM: &str = "write sftp:USER@HOST:PATH or sftp://USER@HOST:PORT//ABSOLUTE/PATH";
+    const UNCLEAR: &str = "a password in this place is of no use, and this one is not encoded";
+    let (user, host, port, path) = if let Some(rest) = rest.strip_prefix("//") {
+        let (rest, query) = rest.split_once(['?', '#']).unwrap_or((rest, ""));
+        if query.contains('@') {
+            return bad(UNCLEAR);
+        }
+        let Some((login, path)) = rest.split_once('/') else { return bad(FORM) };
+        let (user, host) = match login.rsplit_once('@') {
+            Some((user, _)) if user.contains(':') && path.contains('@') => {
+                return bad(UNCLEAR);
+            }
+            Some((user, host)) => (user.split(':').next().and_then(percent_decode), host),
+            None => (None, login),
+        };
+        let (host, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None => host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port))),
+        };
+        let port = match port.filter(|port| !port.is_empty()).map(str::parse::<u16>) {
+            None => None,
+            Some(Ok(port)) => Some(port),
+            Some(Err(_)) => {
+                return bad("the port is no number up to 65535; sftp needs no password in its URL");
+            }
+        };
+        let Some(path) = percent_decode(path) else { return bad(FORM) };
+        (user, host, port, path)
+    } else {
+        let Some((login, path)) = rest.split_once(':') else { return bad(FORM) };
+        if path.split('/').next().is_some_and(|first| first.contains('@') && first.contains(':')) {
+            return bad("sftp takes no password in the repository string; ssh logs in with a key");
+        }
+        // A login name may hold an @ itself.
+        let (user, host) = match login.rsplit_once('@') {
+            Some((user, host)) => (Some(user.to_owned()), host),
+            None => (None, login),
+        };
+        (user, host, None, path.to_owned())
+    };
+    if host.is_empty() || host.starts_with('-') || host.contains(['/', '@', ' ']) {
+        return bad(FORM);
+    }
+    let path = clean(&path);
+    if path.starts_with('~') {
+        return bad("most servers do not know ~; a relative path begins in the home folder");
+    }
+    let user = user.filter(|user| !user.is_empty());
+    Ok(SftpLocation { user, host: host.into(), port, path })
+}
+
+fn other(scheme: &'static str, rest: &str) -> Result<Location, BadLocation> {
+    if scheme == "rest" {
+        let Some((_, authority)) = rest.split_once("://") else {
+            return bad("write rest:https://HOST:8000/PATH/");
+        };
+        // A slash in a password ends the host too early, and what is left is no port.
+        let host = authority.split(['/', '?', '#']).next().unwrap_or_default();
+        let address = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        // An @ behind a ? may end a password just as well as stand in a query.
+        let unclear = rest.split_once(['?', '#']).is_some_and(|(_, end)| end.contains('@'));
+        if unclear || !rest.contains("+unix:") && !is_host(address) {
+            return bad(
+                "the host is not followed by a port or a path; percent-encode the password (/ is \
+                 %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD",
+            );
+        }
+    }
+    let shown = match scheme {
+        "rclone" => without_remote_options(rest),
+        _ => without_credentials(rest),
+    };
+    Ok(Location::Other { scheme, shown: format!("{scheme}:{shown}") })
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,68 @@
 //! showing a part of it.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::location::Location;
 use crate::scan::ErrorClass;
+use crate::secret::Environment;
+use crate::target::ResticSpec;
+use crate::telemetry::Telemetry;
+
+mod fault;
+mod http;
+mod list_page;
+mod local;
+mod object;
+mod s3;
+
+/// One kind of backend: a row of [`BACKENDS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackendKind {
+    /// The scheme of a repository string, and the `backend` label.
+    pub name: &'static str,
+    /// One line for `--help`.
+    pub help: &'static str,
+}
+
+/// Every backend that can be read.
+pub const BACKENDS: &[BackendKind] = &[
+    BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
+    BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
+];
+
+/// Opens a repository's backend for reading. It sends no request and does not touch the
+/// repository; it may read certificate files.
+///
+/// `timeout` is the time limit of a whole scan: single requests get less, so that a scan fails
+/// with what the backend did rather than with its own limit.
+///
+/// # Errors
+/// [`StoreError`] of class `config` when the location, a credential or an option cannot work.
+pub fn open(
+    spec: &ResticSpec,
+    environment: &Environment,
+    timeout: Duration,
+    telemetry: &Arc<Telemetry>,
+) -> Result<Arc<dyn ReadStore>, StoreError> {
+    match &spec.repository {
+        Location::Local(root) => {
+            Ok(Arc::new(local::Local::new(root.clone(), timeout, telemetry.clone())))
+        }
+        Location::S3(at) => Ok(Arc::new(s3::S3::open(at, spec, environment, timeout, telemetry)?)),
+        Location::Sftp(_) | Location::Other { .. } => Err(StoreError::new(
+            StoreErrorKind::Failed(ErrorClass::Config),
+            format!("open {}", spec.repository),
+            format!("backend {} is not supported yet by this version", spec.repository.scheme()),
+            "",
+        )),
+    }
+}
 
 /// What one listed name is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +88,11 @@ pub struct Entry {
     pub name: String,
     /// What it is.
     pub kind: EntryKind,
-    /// Bytes, as the backend lists them.
+    /// Bytes, as the backend lists them. Of a symbolic link its own, as restic judges it: a link
+    /// to an empty file is no empty file.
     pub size: u64,
-    /// When it was written, by the backend's clock; absent where there is none.
+    /// When it was written, by the backend's clock; absent where there is none. Of a symbolic link
+    /// the time of what it leads to.
     pub modified_at: Option<Timestamp>,
 }
 
@@ -92,6 +150,18 @@ pub enum StoreErrorKind {
     Failed(ErrorClass),
 }
 
+impl StoreErrorKind {
+    /// The class that a scan shows when it fails by this.
+    pub fn class(self) -> ErrorClass {
+        match self {
+            StoreErrorKind::NotFound => ErrorClass::NotFound,
+            StoreErrorKind::TooLarge => ErrorClass::Protocol,
+            StoreErrorKind::Archived => ErrorClass::Permission,
+            StoreErrorKind::Failed(class) => class,
+        }
+    }
+}
+
 /// A failed verb: what was tried, where, and the backend's own words, cleaned of secrets.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{doing}: {cause}")]
@@ -104,4 +174,21 @@ pub struct StoreError {
     pub cause: String,
     /// What a person can do next; a full sentence or empty.
     pub advice: String,
+}
+
+impl StoreError {
+    fn new(
+        kind: StoreErrorKind,
+        doing: impl Into<String>,
+        cause: impl Into<String>,
+        advice: &str,
+    ) -> Self {
+        Self { kind, doing: doing.into(), cause: cause.into(), advice: advice.into() }
+    }
+}
+
+/// Whether a path stays inside the repository: what callers pass is made of listed names.
+fn is_inside(path: &str) -> bool {
+    path.is_empty()
+        || path.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'))
 }

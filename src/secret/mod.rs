@@ -1,13 +1,23 @@
 //! Secrets and where they come from: environment, files, commands, with restic's own rules.
 //!
 //! A specification names a place; the value is read when a target is opened, so a rotated secret
-//! is seen without a restart. Values never show in `Debug`, logs or errors.
+//! is seen without a restart. Values never show in `Debug`, logs or errors. What a secret opens
+//! is not known here.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
+
+mod environment;
+mod file;
+mod password;
+mod text;
+
+pub use environment::Environment;
+pub(crate) use file::read as read_file;
+pub use password::{Opener, read_location, resolve};
 
 /// A secret value: bytes, wiped when dropped, shown as dots.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,4 +70,28 @@ pub enum PasswordSpec {
     MasterKeyFile(PathBuf),
     /// The empty password, asked for explicitly (restic's `--insecure-no-password`).
     Empty,
+}
+
+/// A secret, or the place it should come from, that could not be read. Always a fault of the
+/// target's own configuration. No text holds a value.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{doing}: {cause}")]
+pub struct SecretError {
+    /// What was tried, with the place: `read password file /etc/restic/db01.pass`.
+    pub doing: String,
+    /// Why it failed.
+    pub cause: String,
+    /// What a person can do next; a full sentence or empty.
+    pub advice: String,
+}
+
+impl SecretError {
+    fn new(doing: impl Into<String>, cause: impl Into<String>, advice: &str) -> Self {
+        Self { doing: doing.into(), cause: cause.into(), advice: advice.into() }
+    }
+
+    /// About one file.
+    fn file(what: &str, path: &Path, cause: impl Into<String>, advice: &str) -> Self {
+        Self::new(format!("read {what} {}", path.display()), cause, advice)
+    }
 }

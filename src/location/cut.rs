@@ -1,0 +1,73 @@
+//! The small cuts that repository strings need: Go's path cleaning, percent decoding, and taking
+//! credentials away.
+
+/// Go's `path.Clean`: the shortest path that means the same, `.` when nothing is left.
+pub(super) fn clean(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&last) if last != ".." => {
+                    parts.pop();
+                }
+                // There is nothing above the root.
+                Some(_) | None if rooted => {}
+                Some(_) | None => parts.push(".."),
+            },
+            part => parts.push(part),
+        }
+    }
+    match (rooted, parts.is_empty()) {
+        (true, _) => format!("/{}", parts.join("/")),
+        (false, true) => ".".into(),
+        (false, false) => parts.join("/"),
+    }
+}
+
+/// A URL's path as the text it stands for; none when that is no UTF-8 or an escape is broken.
+pub(super) fn percent_decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        if *first == b'%' {
+            let (escape, tail) = tail.split_at_checked(2)?;
+            let digit = |at: usize| char::from(escape[at]).to_digit(16);
+            out.push((digit(0)? * 16 + digit(1)?) as u8);
+            rest = tail;
+        } else {
+            out.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// A location without user and password, query and fragment. Everything before the last `@` may
+/// be a password that was not encoded; an `@` behind a `?` belongs to the query.
+pub(super) fn without_credentials(rest: &str) -> String {
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = match rest.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), rest),
+    };
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    format!("{scheme}{rest}")
+}
+
+/// A remote of rclone without the options that may follow its name, `remote,pass=…:path`. Where
+/// the options end is for rclone to say; the last colon is never too early.
+pub(super) fn without_remote_options(rest: &str) -> String {
+    let (mark, name) = match rest.strip_prefix(':') {
+        Some(name) => (":", name),
+        None => ("", rest),
+    };
+    match name.find([',', ':']) {
+        Some(at) if name[at..].starts_with(',') => {
+            let path = name[at..].rsplit_once(':').map_or("", |(_, path)| path);
+            format!("{mark}{}:{path}", &name[..at])
+        }
+        Some(_) | None => rest.to_owned(),
+    }
+}

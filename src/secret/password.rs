@@ -1,0 +1,202 @@
+//! Finds what opens a repository, in restic's order and with restic's rules.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use zeroize::Zeroizing;
+
+use super::environment::off_worker;
+use super::{Environment, PasswordSpec, Secret, SecretError, file, text};
+
+/// A command that prints a password must be done by then.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+/// More output than this is no password.
+const COMMAND_BYTES_MAX: u64 = 64 * 1024;
+/// What is kept of a command's complaint.
+const COMPLAINT_CHARS_MAX: usize = 200;
+
+/// What opens a repository.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opener {
+    /// Nothing was given: lock files are listed and stay sealed.
+    Sealed,
+    /// A password; empty only when that was asked for.
+    Password(Secret),
+    /// The output of `restic cat masterkey`, not yet looked into.
+    MasterKey(Secret),
+}
+
+/// Reads what a specification names.
+///
+/// # Errors
+/// [`SecretError`] when the place cannot be read, the command fails or takes over 20 s, two places
+/// contradict each other, or the password is empty without having been asked for.
+pub async fn resolve(
+    spec: &PasswordSpec,
+    environment: &Environment,
+) -> Result<Opener, SecretError> {
+    match spec {
+        PasswordSpec::Inherit => inherit(environment).await,
+        PasswordSpec::File(path) => of_file(path.clone()).await,
+        PasswordSpec::Command(line) => of_command(line, "password_command", environment).await,
+        PasswordSpec::Variable(name) => {
+            let password = environment.get(name).ok_or_else(|| {
+                SecretError::new(
+                    format!("read password from {name}"),
+                    "the variable is not set or empty",
+                    "Set it in env, env_file, env_dir or the exporter's own environment.",
+                )
+            })?;
+            Ok(Opener::Password(password))
+        }
+        PasswordSpec::MasterKeyFile(path) => {
+            let path = path.clone();
+            let mut key = off_worker(move || file::read("master key file", &path)).await?;
+            Ok(Opener::MasterKey(Secret::new(std::mem::take(&mut *key))))
+        }
+        PasswordSpec::Empty => Ok(Opener::Password(Secret::new(Vec::new()))),
+    }
+}
+
+/// The location in a file, as restic reads `--repository-file` and `RESTIC_REPOSITORY_FILE`.
+///
+/// # Errors
+/// [`SecretError`] when it cannot be read, is empty or not UTF-8.
+pub async fn read_location(path: &Path) -> Result<Zeroizing<String>, SecretError> {
+    const WHAT: &str = "repository file";
+    let path = path.to_owned();
+    off_worker(move || {
+        let mut content = text::of_file(&file::read(WHAT, &path)?);
+        let fail = |cause: &str| SecretError::file(WHAT, &path, cause, "");
+        let location = String::from_utf8(std::mem::take(&mut *content))
+            .map_err(|_| fail("it is not UTF-8"))?;
+        if location.is_empty() {
+            return Err(fail("it is empty"));
+        }
+        Ok(Zeroizing::new(location))
+    })
+    .await
+}
+
+/// restic `internal/global/global.go` resolvePassword.
+async fn inherit(environment: &Environment) -> Result<Opener, SecretError> {
+    let command = environment.text("RESTIC_PASSWORD_COMMAND")?;
+    let file = environment.text("RESTIC_PASSWORD_FILE")?;
+    match (command, file) {
+        (Some(_), Some(_)) => Err(SecretError::new(
+            "find the password",
+            "both RESTIC_PASSWORD_COMMAND and RESTIC_PASSWORD_FILE are set",
+            "Unset one of them; restic refuses both together too.",
+        )),
+        (Some(line), None) => of_command(&line, "RESTIC_PASSWORD_COMMAND", environment).await,
+        (None, Some(path)) => of_file(PathBuf::from(path.as_str())).await,
+        (None, None) => Ok(match environment.get("RESTIC_PASSWORD") {
+            Some(password) => Opener::Password(password),
+            None => Opener::Sealed,
+        }),
+    }
+}
+
+async fn of_file(path: PathBuf) -> Result<Opener, SecretError> {
+    off_worker(move || {
+        const WHAT: &str = "password file";
+        let mut password = text::of_file(&file::read(WHAT, &path)?);
+        if password.is_empty() {
+            return Err(empty(format!("read {WHAT} {}", path.display())));
+        }
+        Ok(Opener::Password(Secret::new(std::mem::take(&mut *password))))
+    })
+    .await
+}
+
+fn empty(doing: String) -> SecretError {
+    SecretError::new(
+        doing,
+        "the password is empty",
+        "Put the password there; for a repository without one set insecure_no_password.",
+    )
+}
+
+/// Runs a command without a shell and takes what it prints. Errors name the program only, since
+/// people do write passwords into its arguments.
+async fn of_command(
+    line: &str,
+    origin: &str,
+    environment: &Environment,
+) -> Result<Opener, SecretError> {
+    let parts = text::split_command(line)
+        .map_err(|cause| SecretError::new(format!("split {origin}"), cause, ""))?;
+    let (program, arguments) = parts.split_first().expect("a split command has a first part");
+    let doing = format!("run {origin} ({program})");
+    let fail = |cause: String, advice: &str| SecretError::new(doing.clone(), cause, advice);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment.own())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            fail(error.to_string(), "Check that the program is installed where the exporter runs.")
+        })?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let finished = tokio::time::timeout(COMMAND_TIMEOUT, async {
+        let (output, complaint) = tokio::join!(
+            read_capped(stdout, COMMAND_BYTES_MAX),
+            read_capped(stderr, COMMAND_BYTES_MAX)
+        );
+        (output, complaint, child.wait().await)
+    })
+    .await;
+    // Dropping the child kills it: it is ours, and nobody else waits for it.
+    drop(child);
+    let Ok((output, complaint, status)) = finished else {
+        let cause = format!("no answer within {} s", COMMAND_TIMEOUT.as_secs());
+        return Err(fail(
+            cause,
+            "Run it by hand as the exporter's user; it must not ask anything.",
+        ));
+    };
+    let status = status.map_err(|error| fail(error.to_string(), ""))?;
+    if !status.success() {
+        let cause = match first_line(&complaint.unwrap_or_default()) {
+            Some(line) => format!("{status}: {line}"),
+            None => status.to_string(),
+        };
+        return Err(fail(cause, "Run it by hand as the exporter's user."));
+    }
+    let output = output.map_err(|cause| fail(cause, ""))?;
+    let password = text::trim(&output);
+    if password.is_empty() {
+        return Err(empty(doing));
+    }
+    Ok(Opener::Password(Secret::new(password)))
+}
+
+async fn read_capped(
+    pipe: Option<impl AsyncRead + Unpin>,
+    bytes_max: u64,
+) -> Result<Zeroizing<Vec<u8>>, String> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
+    let Some(mut pipe) = pipe else { return Ok(bytes) };
+    (&mut pipe).take(bytes_max + 1).read_to_end(&mut bytes).await.map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > bytes_max {
+        // Go on reading: the program would never end with a full pipe.
+        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+        return Err(format!("it printed more than {bytes_max} bytes"));
+    }
+    Ok(bytes)
+}
+
+fn first_line(complaint: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(complaint);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(COMPLAINT_CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests;

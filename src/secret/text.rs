@@ -1,0 +1,376 @@
+//! The texts that secrets are written in: password files, command lines, files of variables.
+//!
+//! Pure: bytes in, values or reasons out. The rules are restic's where restic reads the same
+//! text, and a POSIX shell's for files of variables, as far as both leave no doubt.
+
+use zeroize::Zeroizing;
+
+use super::Secret;
+
+const BOM_UTF8: &[u8] = &[0xEF, 0xBB, 0xBF];
+
+/// The text of a file as restic reads it: a byte order mark is dropped, UTF-16 that begins with
+/// one becomes UTF-8, and white space at both ends goes (restic `internal/textfile/read.go`,
+/// `internal/global/global.go` LoadPasswordFromFile).
+pub(super) fn of_file(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+    let decoded = match bytes {
+        [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        _ => Zeroizing::new(bytes.strip_prefix(BOM_UTF8).unwrap_or(bytes).to_vec()),
+    };
+    Zeroizing::new(trim(&decoded).to_vec())
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Zeroizing<Vec<u8>> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    // Sized at once, so that no half-grown copy of the secret stays behind in freed memory.
+    let mut out = Zeroizing::new(Vec::with_capacity(pairs.len() * 3 + 3));
+    let mut put = |c: char| out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    for decoded in char::decode_utf16(pairs.iter().map(|pair| unit(*pair))) {
+        put(decoded.unwrap_or(char::REPLACEMENT_CHARACTER));
+    }
+    if !rest.is_empty() {
+        put(char::REPLACEMENT_CHARACTER);
+    }
+    out
+}
+
+/// Bytes without the Unicode white space at both ends (Go's `strings.TrimSpace`); bytes that are
+/// no UTF-8 are no white space.
+pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+    let space = |part: &[u8]| {
+        std::str::from_utf8(part).ok().and_then(|text| {
+            let mut chars = text.chars();
+            chars.next().filter(|c| c.is_whitespace() && chars.next().is_none())
+        })
+    };
+    // White space takes at most three bytes in UTF-8.
+    while let Some(n) = (1..=bytes.len().min(3)).find(|n| space(&bytes[..*n]).is_some()) {
+        bytes = &bytes[n..];
+    }
+    while let Some(n) =
+        (1..=bytes.len().min(3)).find(|n| space(&bytes[bytes.len() - n..]).is_some())
+    {
+        bytes = &bytes[..bytes.len() - n];
+    }
+    bytes
+}
+
+/// Splits a command line as restic does, without a shell: white space and a backslash outside
+/// quotes separate, `'` and `"` quote, a backslash before a quote takes its meaning away and
+/// stays where it stands inside quotes (restic `internal/backend/shell_split.go`).
+pub(super) fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
+    let mut parts = Vec::new();
+    let (mut quote, mut last, mut start) = (None, '\0', None);
+    for (at, c) in line.char_indices() {
+        let separates = if last != '\\' && quote == Some(c) {
+            quote = None;
+            true
+        } else if last != '\\' && quote.is_none() && matches!(c, '"' | '\'') {
+            quote = Some(c);
+            true
+        } else {
+            // As in restic, a quote that took effect does not count as the last character.
+            last = c;
+            quote.is_none() && (c == '\\' || c.is_whitespace())
+        };
+        match (separates, start) {
+            (true, Some(from)) => {
+                parts.push(&line[from..at]);
+                start = None;
+            }
+            (false, None) => start = Some(at),
+            (true, None) | (false, Some(_)) => {}
+        }
+    }
+    if let Some(from) = start {
+        parts.push(&line[from..]);
+    }
+    match quote {
+        Some('\'') => Err("a single quote is not closed"),
+        Some(_) => Err("a double quote is not closed"),
+        None if parts.is_empty() => Err("the command is empty"),
+        None => Ok(parts),
+    }
+}
+
+/// What is wrong with a file of variables, and in which line, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BadLine {
+    pub line: usize,
+    pub cause: &'static str,
+}
+
+/// Reads `KEY=value` assignments as a shell would that sources the file, with `export`, quotes,
+/// comments, `;` and escaped line ends. What only a running shell could know (`$HOME`, a command)
+/// is refused: a wrong guess would be a wrong secret.
+pub(super) fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine> {
+    let bytes = bytes.strip_prefix(BOM_UTF8).unwrap_or(bytes);
+    let mut reader = Reader { rest: bytes, line: 1 };
+    let mut found = Vec::new();
+    while reader.find_word() {
+        let name = reader.name();
+        match reader.rest.first() {
+            Some(b'=') if !name.is_empty() => {
+                reader.bump();
+                let value = reader.value()?;
+                found.push((name.to_owned(), value));
+            }
+            // `export NAME` after its assignment, and the word `export` itself.
+            Some(b' ' | b'\t' | b'\r' | b'\n' | b';') | None if !name.is_empty() => {
+                if name != "export" && !reader.exporting(bytes, name) {
+                    return Err(reader.bad("this is no KEY=value assignment"));
+                }
+            }
+            _ => return Err(reader.bad("this is no KEY=value assignment")),
+        }
+    }
+    Ok(found)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    line: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn bad(&self, cause: &'static str) -> BadLine {
+        BadLine { line: self.line, cause }
+    }
+
+    fn bump(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        if *first == b'\n' {
+            self.line += 1;
+        }
+        self.rest = rest;
+        Some(*first)
+    }
+
+    /// Skips blanks, line ends and comments; false at the end.
+    fn find_word(&mut self) -> bool {
+        while let Some(c) = self.rest.first() {
+            match c {
+                b'#' => {
+                    while self.rest.first().is_some_and(|c| *c != b'\n') {
+                        self.bump();
+                    }
+                }
+                b' ' | b'\t' | b'\r' | b'\n' | b';' => {
+                    self.bump();
+                }
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    fn name(&mut self) -> &'a str {
+        let long = self
+            .rest
+            .iter()
+            .enumerate()
+            .take_while(|(at, c)| {
+                **c == b'_' || c.is_ascii_alphabetic() || (*at > 0 && c.is_ascii_digit())
+            })
+            .count();
+        let (name, rest) = self.rest.split_at(long);
+        self.rest = rest;
+        std::str::from_utf8(name).unwrap_or_default()
+    }
+
+    /// Whether the word just read stands behind an `export` in its line.
+    fn exporting(&self, all: &[u8], name: &str) -> bool {
+        let read = &all[..all.len() - self.rest.len() - name.len()];
+        let line = read.rsplit(|c| matches!(c, b'\n' | b';')).next().unwrap_or_default();
+        trim(line).split(|c| matches!(c, b' ' | b'\t')).next() == Some(b"export")
+    }
+
+    fn value(&mut self) -> Result<Secret, BadLine> {
+        let begun = self.line;
+        let mut out = Zeroizing::new(Vec::with_capacity(self.rest.len().min(4096)));
+        while let Some(c) = self.rest.first().copied() {
+            match c {
+                b' ' | b'\t' | b'\n' | b';' => break,
+                b'\r' if matches!(self.rest.get(1), Some(b'\n') | None) => break,
+                b'\'' => {
+                    self.bump();
+                    loop {
+                        match self.bump() {
+                            Some(b'\'') => break,
+                            Some(c) => out.push(c),
+                            None => {
+                                self.line = begun;
+                                return Err(self.bad("a single quote is not closed"));
+                            }
+                        }
+                    }
+                }
+                b'"' => {
+                    self.bump();
+                    if !self.double_quoted(&mut out)? {
+                        self.line = begun;
+                        return Err(self.bad("a double quote is not closed"));
+                    }
+                }
+                b'\\' => {
+                    self.bump();
+                    match self.bump() {
+                        Some(b'\n') | None => {}
+                        Some(c) => out.push(c),
+                    }
+                }
+                b'(' | b')' | b'<' | b'>' | b'|' | b'&' => {
+                    return Err(self.bad("a character that a shell would act on is not quoted"));
+                }
+                _ => self.literal(&mut out)?,
+            }
+        }
+        if out.contains(&0) {
+            return Err(self.bad("a value holds a zero byte"));
+        }
+        Ok(Secret::new(std::mem::take(&mut *out)))
+    }
+
+    /// What stands between double quotes; false when they are not closed.
+    fn double_quoted(&mut self, out: &mut Vec<u8>) -> Result<bool, BadLine> {
+        loop {
+            match self.rest.first() {
+                None => return Ok(false),
+                Some(b'"') => {
+                    self.bump();
+                    return Ok(true);
+                }
+                Some(b'\\') => {
+                    self.bump();
+                    match self.bump() {
+                        Some(b'\n') => {}
+                        Some(c @ (b'"' | b'\\' | b'$' | b'`')) => out.push(c),
+                        Some(c) => out.extend([b'\\', c]),
+                        None => return Ok(false),
+                    }
+                }
+                Some(_) => self.literal(out)?,
+            }
+        }
+    }
+
+    /// One character that stands for itself, unless a shell would put something in its place.
+    fn literal(&mut self, out: &mut Vec<u8>) -> Result<(), BadLine> {
+        let replaced = match self.rest {
+            [b'`', ..] => true,
+            [b'$', next, ..] => next.is_ascii_alphanumeric() || b"_{(@*#?$!-".contains(next),
+            _ => false,
+        };
+        if replaced {
+            return Err(self.bad("a shell would replace a part of this value ($… or `…`)"));
+        }
+        out.extend(self.bump());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_files_are_read_as_restic_reads_them() {
+        let utf16 = |bom: [u8; 2], unit: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
+            bom.into_iter().chain(text.encode_utf16().flat_map(unit)).collect()
+        };
+        for (bytes, text) in [
+            (b"pw\r\n".to_vec(), "pw"),
+            (b"  inner blank \t\n".to_vec(), "inner blank"),
+            ("\u{a0}\u{2003}pw\u{85}\u{2028}".into(), "pw"),
+            (b"\xEF\xBB\xBFpw\n".to_vec(), "pw"),
+            (utf16([0xFF, 0xFE], u16::to_le_bytes, "pässwörd\r\n"), "pässwörd"),
+            (utf16([0xFE, 0xFF], u16::to_be_bytes, "pässwörd😀"), "pässwörd😀"),
+            (b"\xFF\xFEa".to_vec(), "\u{FFFD}"),
+            (b"\n \n".to_vec(), ""),
+            (vec![b'x'; 4096], &"x".repeat(4096)),
+        ] {
+            assert_eq!(of_file(&bytes).as_slice(), text.as_bytes(), "{bytes:?}");
+        }
+        assert_eq!(of_file(b" \xFFpw\xFE ").as_slice(), b"\xFFpw\xFE");
+    }
+
+    #[test]
+    fn commands_are_split_as_restic_splits_them() {
+        for (line, parts) in [
+            ("pass show  backup/db01", vec!["pass", "show", "backup/db01"]),
+            (r#"sh -c "cat 'a b' | head""#, vec!["sh", "-c", "cat 'a b' | head"]),
+            ("a'b'c", vec!["a", "b", "c"]),
+            (r#"a\ b"#, vec!["a", "b"]),
+            (r#""a\"b""#, vec![r#"a\"b"#]),
+            ("a\u{a0}b", vec!["a", "b"]),
+        ] {
+            assert_eq!(split_command(line), Ok(parts), "{line}");
+        }
+        for line in ["", "  ", "\"\"", "'a", "a \"b"] {
+            assert!(split_command(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn files_of_variables_mean_what_a_shell_makes_of_them() {
+        let file = b"\xEF\xBB\xBF# restic\r\n\
+            export AWS_ACCESS_KEY_ID=AKIA/+=\r\n\
+            B='single \"$HOME\" # kept'  # comment\n\
+            C=\"double \\\"\\$x\\\" \\n two\n lines\" ; D=a\\ b#c\n\
+            \texport E= F=x'y'\"z\"\n\
+            G=pa$ G2=one\\\ntwo\n\
+            export B C\n\
+            H=\xFF";
+        let found: Vec<_> = assignments(file)
+            .expect("reads")
+            .into_iter()
+            .map(|(name, value)| (name, value.expose().to_vec()))
+            .collect();
+        let want: [(&str, &[u8]); 9] = [
+            ("AWS_ACCESS_KEY_ID", b"AKIA/+="),
+            ("B", b"single \"$HOME\" # kept"),
+            ("C", b"double \"$x\" \\n two\n lines"),
+            ("D", b"a b#c"),
+            ("E", b""),
+            ("F", b"xyz"),
+            ("G", b"pa$"),
+            ("G2", b"onetwo"),
+            ("H", b"\xFF"),
+        ];
+        assert_eq!(found, want.map(|(name, value)| (name.to_owned(), value.to_vec())));
+    }
+
+    #[test]
+    fn what_only_a_running_shell_knows_is_refused_with_its_line() {
+        for (file, line) in [
+            ("A=1\nB=$HOME/x", 2),
+            ("A=\"`id`\"", 1),
+            ("A=1\n\nB=\"x\ny", 3),
+            ("A='x", 1),
+            ("A=1\nset -a", 2),
+            ("A =1", 1),
+            ("1A=x", 1),
+            ("A=x&y", 1),
+            ("=x", 1),
+        ] {
+            assert_eq!(assignments(file.as_bytes()).map_err(|e| e.line), Err(line), "{file}");
+        }
+        assert!(assignments(b"A=a\0b").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, line: String) {
+            let _ = assignments(&bytes);
+            let _ = of_file(&bytes);
+            let _ = split_command(&line);
+            proptest::prop_assert_eq!(trim(trim(&bytes)), trim(&bytes));
+        }
+
+        #[test]
+        fn trimming_is_what_strings_do(text: String) {
+            proptest::prop_assert_eq!(trim(text.as_bytes()), text.trim().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What went wrong between us and a backend, from an error chain or an answer's status and body.
+//!
+//! Nothing of an answer is shown but S3's code and message, cleaned: bodies also hold what was
+//! signed. This module sends nothing.
+
+use std::error::Error;
+use std::io;
+
+use object_store::client::{HttpError, HttpErrorKind};
+use quick_xml::events::Event;
+
+use super::StoreErrorKind;
+use crate::scan::ErrorClass;
+
+/// What is kept of a text from outside.
+const TEXT_CHARS_MAX: usize = 300;
+
+const NETWORK: &str = "Check the host name, the port, and that the exporter's machine reaches it.";
+const TLS: &str = "Check the host name and the certificate; a private authority is named by \
+                   cacert or RESTIC_CACERT.";
+const TIMEOUT: &str = "Check whether the server is overloaded or a firewall drops packets.";
+const AUTH: &str = "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN of this \
+                    target.";
+const CLOCK: &str = "Set the clock of the exporter's machine: S3 refuses signatures of another \
+                     time.";
+const REGION: &str = "Set AWS_DEFAULT_REGION or the option s3.region to the bucket's region.";
+const PERMISSION: &str = "Allow s3:ListBucket on the bucket, and s3:GetObject on config, keys/* \
+                          and locks/*.";
+const BUCKET: &str = "Check the bucket's name; the first part of an s3: string is the host.";
+const THROTTLED: &str = "Scan less often, or raise the request limit of the backend.";
+const REDIRECT: &str = "Name the address that the server redirects to, or its region.";
+const NO_S3: &str = "Check that host and port are those of the S3 service.";
+
+/// One failure, ready to be shown.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{cause}")]
+pub(super) struct Fault {
+    pub kind: StoreErrorKind,
+    pub cause: String,
+    pub advice: &'static str,
+}
+
+impl Fault {
+    pub(super) fn new(class: ErrorClass, cause: impl Into<String>, advice: &'static str) -> Self {
+        Self { kind: StoreErrorKind::Failed(class), cause: cause.into(), advice }
+    }
+
+    /// An answer that is no S3 answer.
+    pub(super) fn no_s3(cause: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Protocol, cause, NO_S3)
+    }
+
+    /// As an error that `object_store` hands through, with or without trying again.
+    pub(super) fn into_http(self, again: bool) -> HttpError {
+        let kind = if again { HttpErrorKind::Request } else { HttpErrorKind::Unknown };
+        HttpError::new(kind, self)
+    }
+}
+
+/// An answer with an error status.
+pub(super) struct Refusal {
+    pub fault: Fault,
+    /// Whether the same request may succeed soon.
+    pub again: bool,
+    /// The bucket's region, where the answer names it.
+    pub region: Option<String>,
+}
+
+/// Understands an answer with an error status.
+pub(super) fn refusal(status: u16, region_header: Option<&str>, body: &[u8]) -> Refusal {
+    let said = Said::read(body);
+    let code = said.code.as_str();
+    let (class, advice) = match (code, status) {
+        ("RequestTimeTooSkewed", _) => (ErrorClass::Auth, CLOCK),
+        ("AuthorizationHeaderMalformed" | "IllegalLocationConstraintException", _)
+            if said.region.is_some() || said.message.contains("region") =>
+        {
+            (ErrorClass::Auth, REGION)
+        }
+        (
+            "InvalidAccessKeyId"
+            | "SignatureDoesNotMatch"
+            | "ExpiredToken"
+            | "InvalidToken"
+            | "TokenRefreshRequired"
+            | "InvalidClientTokenId"
+            | "AuthorizationHeaderMalformed"
+            | "InvalidSecurity"
+            | "NotSignedUp",
+            _,
+        ) => (ErrorClass::Auth, AUTH),
+        ("PermanentRedirect" | "TemporaryRedirect" | "Redirect", _) | (_, 300..=399) => {
+            (ErrorClass::Config, REDIRECT)
+        }
+        ("NoSuchBucket" | "InvalidBucketName", _) => (ErrorClass::NotFound, BUCKET),
+        ("SlowDown" | "Throttling" | "ThrottlingException" | "RequestLimitExceeded", _) => {
+            (ErrorClass::Throttled, THROTTLED)
+        }
+        (_, 401) => (ErrorClass::Auth, AUTH),
+        (_, 403) => (ErrorClass::Permission, PERMISSION),
+        (_, 404) => (ErrorClass::NotFound, ""),
+        (_, 408 | 504) => (ErrorClass::Timeout, TIMEOUT),
+        (_, 429 | 503) => (ErrorClass::Throttled, THROTTLED),
+        (_, 502) => (ErrorClass::Network, NETWORK),
+        (_, 500..=599) => (ErrorClass::Other, ""),
+        _ => (ErrorClass::Protocol, NO_S3),
+    };
+    let kind = match (code, class) {
+        ("InvalidObjectState", _) => StoreErrorKind::Archived,
+        (_, ErrorClass::NotFound) => StoreErrorKind::NotFound,
+        (_, class) => StoreErrorKind::Failed(class),
+    };
+    let region = region_header.map(str::to_owned).or(said.region).filter(|region| {
+        region.len() <= 32 && region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+    });
+    let again = matches!(status, 408 | 429 | 500..=599) || class == ErrorClass::Throttled;
+    let cause = match (code, said.message.as_str()) {
+        ("", _) if is_html(body) => format!("HTTP status {status} and a web page"),
+        ("", _) => format!("HTTP status {status}"),
+        (code, "") => format!("{code} (HTTP status {status})"),
+        (code, message) => format!("{code}: {message} (HTTP status {status})"),
+    };
+    Refusal { fault: Fault { kind, cause, advice }, again, region }
+}
+
+/// Whether a body is a web page.
+pub(super) fn is_html(body: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&body[..body.len().min(256)]).trim_start().to_lowercase();
+    start.starts_with("<!doctype html") || start.starts_with("<html")
+}
+
+/// The parts of S3's `<Error>` that may be shown.
+#[derive(Default)]
+struct Said {
+    code: String,
+    message: String,
+    region: Option<String>,
+}
+
+impl Said {
+    fn read(body: &[u8]) -> Self {
+        let mut said = Self::default();
+        let mut reader = quick_xml::Reader::from_reader(body);
+        let (mut depth, mut field, mut text) = (0_usize, Vec::new(), String::new());
+        // A body that is no XML says nothing.
+        while let Ok(event) = reader.read_event() {
+            match event {
+                Event::Start(start) => {
+                    depth += 1;
+                    if depth == 1 && start.local_name().as_ref() != b"Error" {
+                        break;
+                    }
+                    field = start.local_name().as_ref().to_vec();
+                    text.clear();
+                }
+                Event::Text(part) => text.push_str(&String::from_utf8_lossy(&part)),
+                Event::GeneralRef(part) => text.push_str(match part.as_ref() {
+                    b"amp" => "&",
+                    b"lt" => "<",
+                    b"gt" => ">",
+                    b"quot" => "\"",
+                    b"apos" => "'",
+                    _ => " ",
+                }),
+                Event::End(_) => {
+                    if depth == 2 {
+                        match field.as_slice() {
+                            b"Code" => said.code = clean(&text),
+                            b"Message" => said.message = clean(&text),
+                            b"Region" => said.region = Some(clean(&text)),
+                            _ => {}
+                        }
+                    }
+                    // What encloses others has no text of its own.
+                    field.clear();
+                    depth = depth.saturating_sub(1);
+                }
+                Event::Eof => break,
+                _ => {}
+            }
+        }
+        said
+    }
+}
+
+/// Understands a failed exchange by the innermost of its causes.
+pub(super) fn explain(error: &(dyn Error + 'static)) -> Fault {
+    let (mut timeout, mut tls, mut network, mut deepest) = (false, false, false, None);
+    let mut next = Some(error);
+    // Chains are short; the bound is against one that goes round.
+    for _ in 0..32 {
+        let Some(error) = next else { break };
+        if let Some(fault) = error.downcast_ref::<Fault>() {
+            return fault.clone();
+        }
+        if let Some(http) = error.downcast_ref::<HttpError>() {
+            match http.kind() {
+                HttpErrorKind::Timeout => timeout = true,
+                HttpErrorKind::Connect | HttpErrorKind::Request | HttpErrorKind::Interrupted => {
+                    network = true;
+                }
+                _ => {}
+            }
+        }
+        tls |= error.downcast_ref::<rustls::Error>().is_some();
+        deepest = Some(error);
+        let io = error.downcast_ref::<io::Error>();
+        timeout |= io.is_some_and(|io| io.kind() == io::ErrorKind::TimedOut);
+        network |= io.is_some();
+        // An I/O error that wraps another names that one's cause as its own.
+        next = match io.and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn Error + 'static)),
+            None => error.source(),
+        };
+    }
+    let cause = clean(&deepest.map(ToString::to_string).unwrap_or_default());
+    if tls {
+        Fault::new(ErrorClass::Tls, cause, TLS)
+    } else if timeout {
+        Fault::new(ErrorClass::Timeout, format!("no answer in time ({cause})"), TIMEOUT)
+    } else if network {
+        Fault::new(ErrorClass::Network, cause, NETWORK)
+    } else {
+        Fault::no_s3(cause)
+    }
+}
+
+/// A text from outside as one short line.
+pub(super) fn clean(text: &str) -> String {
+    let words = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    line.chars().take(TEXT_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_by_code_before_status() {
+        use StoreErrorKind::{Archived, Failed, NotFound};
+        for (status, code, kind, again) in [
+            (403, "InvalidAccessKeyId", Failed(ErrorClass::Auth), false),
+            (403, "SignatureDoesNotMatch", Failed(ErrorClass::Auth), false),
+            (400, "ExpiredToken", Failed(ErrorClass::Auth), false),
+            (403, "RequestTimeTooSkewed", Failed(ErrorClass::Auth), false),
+            (403, "AccessDenied", Failed(ErrorClass::Permission), false),
+            (403, "InvalidObjectState", Archived, false),
+            (404, "NoSuchBucket", NotFound, false),
+            (404, "NoSuchKey", NotFound, false),
+            (503, "SlowDown", Failed(ErrorClass::Throttled), true),
+            (429, "", Failed(ErrorClass::Throttled), true),
+            (500, "InternalError", Failed(ErrorClass::Other), true),
+            (504, "", Failed(ErrorClass::Timeout), true),
+            (401, "", Failed(ErrorClass::Auth), false),
+            (301, "PermanentRedirect", Failed(ErrorClass::Config), false),
+            (400, "", Failed(ErrorClass::Protocol), false),
+        ] {
+            let body = format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code></Error>");
+            let refusal = refusal(status, None, body.as_bytes());
+            assert_eq!((refusal.fault.kind, refusal.again), (kind, again), "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn only_code_and_message_of_a_body_are_shown() {
+        let body = b"<Error><Code>SignatureDoesNotMatch</Code><Message>a &amp; b\n c</Message>\
+            <StringToSign>planted</StringToSign><Region>eu-west-1</Region>\
+            <Detail><Message>planted</Message></Detail></Error>";
+        let refusal = refusal(403, None, body);
+        assert_eq!(refusal.fault.cause, "SignatureDoesNotMatch: a & b c (HTTP status 403)");
+        assert_eq!(refusal.region.as_deref(), Some("eu-west-1"));
+        let page = super::refusal(403, Some("bad region\n"), b"  <!DOCTYPE HTML><p>planted");
+        assert_eq!(page.fault.cause, "HTTP status 403 and a web page");
+        assert_eq!(page.region, None);
+    }
+
+    #[test]
+    fn the_innermost_cause_is_shown() {
+        let refused = io::Error::from_raw_os_error(111);
+        let wrapped = io::Error::other(io::Error::other(refused));
+        let fault = explain(&HttpError::new(HttpErrorKind::Connect, wrapped));
+        assert_eq!(fault.kind, StoreErrorKind::Failed(ErrorClass::Network));
+        assert!(fault.cause.contains("refused"), "{fault}");
+        let tls = io::Error::other(rustls::Error::General("bad".into()));
+        let fault = explain(&HttpError::new(HttpErrorKind::Connect, tls));
+        assert_eq!(fault.kind, StoreErrorKind::Failed(ErrorClass::Tls));
+        let known = Fault::new(ErrorClass::Incomplete, "cut", "");
+        assert_eq!(explain(&known.clone().into_http(false)), known);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(status: u16, body: Vec<u8>, text: String) {
+            let _ = refusal(status, None, &body);
+            let body = format!("<Error><Code>{text}</Code>");
+            proptest::prop_assert!(refusal(status, None, body.as_bytes()).fault.cause.len() < 2000);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The HTTP client below `object_store`: certificates, time limits, one count for each request,
+//! and a look at every answer before `object_store` has it.
+
+#![allow(clippy::disallowed_methods, reason = "this module measures how long requests take")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+
+use super::fault::{self, Fault};
+use super::list_page;
+use super::object::Pages;
+use super::{StoreError, StoreErrorKind};
+use crate::scan::ErrorClass;
+use crate::secret::{Environment, Secret, SecretError, read_file};
+use crate::target::ResticSpec;
+use crate::telemetry::{Operation, Telemetry};
+
+/// A page of 1,000 keys has at most 1,000 × (1,024 bytes of key, escaped, and some 400 around).
+const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What is read of an error's body.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// One request and its two retries.
+const RETRIES: usize = 2;
+
+/// The time limits of requests, all within a scan's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Of a connection.
+    connect: Duration,
+    /// Of a silence; a listing that keeps coming may take longer.
+    silence: Duration,
+    /// Of one verb, with pages and retries.
+    pub verb: Duration,
+}
+
+impl Limits {
+    /// Three silent requests and the pauses between them end before the scan does.
+    pub(super) fn within(scan: Duration) -> Self {
+        Self { connect: scan / 6, silence: scan / 4, verb: scan - scan / 8 }
+    }
+
+    pub(super) fn retries(self) -> RetryConfig {
+        RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: (self.verb / 64).min(Duration::from_millis(100)),
+                max_backoff: (self.verb / 16).min(Duration::from_secs(1)),
+                base: 2.,
+            },
+            max_retries: RETRIES,
+            retry_timeout: self.verb / 2,
+        }
+    }
+}
+
+/// Makes a client with the certificates of a target. Proxies are those of the process's own
+/// environment, as for every other program.
+pub(super) fn client(
+    spec: &ResticSpec,
+    environment: &Environment,
+    plain_http: bool,
+    limits: Limits,
+) -> Result<reqwest::Client, StoreError> {
+    // Without a provider the client panics; whoever was first has decided.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("lock_exporter/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .http1_only()
+        .https_only(!plain_http)
+        .connect_timeout(limits.connect)
+        .read_timeout(limits.silence);
+    let authorities = authorities(spec, environment)?;
+    if plain_http {
+        // Else it could not be made on a machine without any certificates.
+        builder = builder.tls_certs_only(authorities);
+    } else if !authorities.is_empty() {
+        builder = builder.tls_certs_merge(authorities);
+    }
+    if spec.insecure_tls {
+        builder = builder.tls_danger_accept_invalid_certs(true);
+    }
+    if let Some(path) = environment.text("RESTIC_TLS_CLIENT_CERT").map_err(secret)? {
+        let doing = format!("read RESTIC_TLS_CLIENT_CERT {}", *path);
+        let pem = read_file("client certificate", path.as_str().as_ref()).map_err(secret)?;
+        let identity = reqwest::Identity::from_pem(&pem).map_err(|_| {
+            let cause = "it does not hold a certificate and its key, both in PEM";
+            StoreError::new(CONFIG, doing, cause, "Put both into the one file, as for restic.")
+        })?;
+        builder = builder.identity(identity);
+    }
+    builder.build().map_err(|error| {
+        let fault = fault::explain(&error);
+        StoreError::new(
+            CONFIG,
+            "make an HTTP client",
+            fault.cause,
+            "Install the system's certificates (ca-certificates), or name some by cacert.",
+        )
+    })
+}
+
+const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
+
+/// A secret that cannot be read, as a failure of the store.
+pub(super) fn secret(error: SecretError) -> StoreError {
+    StoreError::new(CONFIG, error.doing, error.cause, &error.advice)
+}
+
+/// The named certificate authorities; as in restic a name in the options replaces the variable,
+/// which is a list with commas.
+fn authorities(
+    spec: &ResticSpec,
+    environment: &Environment,
+) -> Result<Vec<reqwest::Certificate>, StoreError> {
+    let mut paths = spec.cacert.clone();
+    if paths.is_empty()
+        && let Some(list) = environment.text("RESTIC_CACERT").map_err(secret)?
+    {
+        paths.extend(list.split(',').filter(|path| !path.is_empty()).map(Into::into));
+    }
+    let mut found = Vec::new();
+    for path in paths {
+        let pem = read_file("cacert", &path).map_err(secret)?;
+        let certificates = reqwest::Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        if certificates.is_empty() {
+            let doing = format!("read cacert {}", path.display());
+            return Err(StoreError::new(CONFIG, doing, "it holds no certificate in PEM", ""));
+        }
+        found.extend(certificates);
+    }
+    Ok(found)
+}
+
+/// What `object_store` sends its requests through.
+#[derive(Clone)]
+pub(super) struct Wire(Arc<Shared>);
+
+struct Shared {
+    client: reqwest::Client,
+    backend: &'static str,
+    telemetry: Arc<Telemetry>,
+    pages: Arc<Pages>,
+    /// Where the server said that the bucket is.
+    region: Mutex<Option<String>>,
+    /// Never shown, whatever a server sends back.
+    hidden: Vec<Secret>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wire({})", self.0.backend)
+    }
+}
+
+impl Wire {
+    pub(super) fn new(
+        client: reqwest::Client,
+        backend: &'static str,
+        telemetry: Arc<Telemetry>,
+        pages: Arc<Pages>,
+        hidden: Vec<Secret>,
+    ) -> Self {
+        let region = Mutex::default();
+        Self(Arc::new(Shared { client, backend, telemetry, pages, region, hidden }))
+    }
+
+    /// The bucket's region by the last refusal that named one.
+    pub(super) fn take_region(&self) -> Option<String> {
+        self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn refuse(&self, response: HttpResponse) -> HttpError {
+        let status = response.status().as_u16();
+        let header = response.headers().get("x-amz-bucket-region");
+        let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // A body that does not come whole still has its status.
+        let body = collect(response, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+        let mut refusal = fault::refusal(status, header.as_deref(), &body);
+        for hidden in &self.0.hidden {
+            if let Ok(hidden) = std::str::from_utf8(hidden.expose()) {
+                refusal.fault.cause = refusal.fault.cause.replace(hidden, "…");
+            }
+        }
+        if refusal.region.is_some() {
+            let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
+            *region = refusal.region;
+        }
+        refusal.fault.into_http(refusal.again)
+    }
+}
+
+impl HttpConnector for Wire {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Wire {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let lists = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let operation = match request.method().as_str() {
+            "HEAD" => Operation::Stat,
+            _ if lists => Operation::List,
+            _ => Operation::Get,
+        };
+        let mut count = Count { wire: self, operation, begun: Instant::now(), failed: true };
+        let response = self.0.client.call(request).await?;
+        if !response.status().is_success() {
+            return Err(self.refuse(response).await);
+        }
+        if operation != Operation::List {
+            count.failed = false;
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let response = HttpResponse::from_parts(parts.clone(), body);
+        let body = collect(response, LIST_BYTES_MAX).await?;
+        let mut page = list_page::read(body).map_err(|fault| fault.into_http(false))?;
+        self.0.pages.add(&mut page).map_err(|fault| fault.into_http(false))?;
+        count.failed = false;
+        Ok(HttpResponse::from_parts(parts, page.body.into()))
+    }
+}
+
+async fn collect(response: HttpResponse, bytes_max: usize) -> Result<Bytes, HttpError> {
+    let mut parts = response.into_body().bytes_stream();
+    let mut body = BytesMut::new();
+    while let Some(part) = parts.next().await {
+        let part = part?;
+        if body.len() + part.len() > bytes_max {
+            let cause = format!("an answer of more than {bytes_max} bytes");
+            return Err(Fault::new(ErrorClass::Incomplete, cause, "").into_http(false));
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body.freeze())
+}
+
+/// Counts a request when it ends, given up or not.
+struct Count<'a> {
+    wire: &'a Wire,
+    operation: Operation,
+    begun: Instant,
+    failed: bool,
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        let Shared { telemetry, backend, .. } = &*self.wire.0;
+        telemetry.store_request(backend, self.operation, self.begun.elapsed(), self.failed);
+    }
+}

@@ -1,0 +1,275 @@
+//! One page of an S3 listing, looked at before `object_store` parses it.
+//!
+//! `object_store` fails a whole listing for one key that it cannot represent, and takes a page
+//! that was cut short for the last one. Such keys are taken out of the body here and named apart,
+//! and a cut page is an error. Pure: bytes in, bytes or a fault out.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::fault::{Fault, clean, is_html};
+use crate::scan::ErrorClass;
+
+/// What a page says.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The body without the odd keys.
+    pub body: Bytes,
+    /// Keys that cannot be represented, made printable.
+    pub odd: Vec<String>,
+    /// How many keys and prefixes it lists, odd ones included.
+    pub names: usize,
+    /// Where the next page begins.
+    pub token: Option<String>,
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// [`Fault`] of class `protocol` when it is no listing, `incomplete` when it was cut short without
+/// saying where to go on.
+pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
+    let mut walk = Walk::default();
+    let mut reader = Reader::from_reader(&*body);
+    loop {
+        let from = reader.buffer_position() as usize;
+        let event = reader.read_event().map_err(|error| no_listing(&body, &error.to_string()))?;
+        let to = reader.buffer_position() as usize;
+        match event {
+            Event::Start(start) => walk.open(&body, start.local_name().as_ref(), from, to)?,
+            Event::Empty(start) => {
+                walk.open(&body, start.local_name().as_ref(), from, to)?;
+                walk.close(&body, to, to);
+            }
+            Event::End(_) => walk.close(&body, from, to),
+            Event::Eof if walk.rooted && walk.open.is_empty() => break,
+            Event::Eof => return Err(no_listing(&body, "it ends too early")),
+            // Their bytes are taken from the body where an element closes.
+            Event::Text(_)
+            | Event::GeneralRef(_)
+            | Event::CData(_)
+            | Event::Comment(_)
+            | Event::Decl(_)
+            | Event::PI(_)
+            | Event::DocType(_) => {}
+        }
+    }
+    let token = walk.token.filter(|token| !token.is_empty());
+    if walk.truncated && token.is_none() {
+        return Err(Fault::new(
+            ErrorClass::Incomplete,
+            "the server cut the listing short and gave no token for the rest",
+            "Its ListObjectsV2 is broken: update the server.",
+        ));
+    }
+    Ok(Page { body: without(&body, &walk.removed), odd: walk.odd, names: walk.names, token })
+}
+
+fn no_listing(body: &[u8], why: &str) -> Fault {
+    if is_html(body) {
+        Fault::no_s3("the server answered with a web page instead of a listing")
+    } else {
+        Fault::no_s3(format!("the server's answer is no listing: {}", clean(why)))
+    }
+}
+
+fn without(body: &Bytes, removed: &[Range<usize>]) -> Bytes {
+    if removed.is_empty() {
+        return body.clone();
+    }
+    let mut kept = Vec::with_capacity(body.len());
+    let mut from = 0;
+    for range in removed {
+        kept.extend_from_slice(&body[from..range.start]);
+        from = range.end;
+    }
+    kept.extend_from_slice(&body[from..]);
+    kept.into()
+}
+
+/// Deeper elements than a listing has are not followed; an owner's parts lie at four.
+const DEPTH_MAX: usize = 16;
+
+#[derive(Default)]
+struct Walk {
+    rooted: bool,
+    /// The open elements: name, where it begins, where its content begins.
+    open: Vec<(Vec<u8>, usize, usize)>,
+    key: Option<Range<usize>>,
+    removed: Vec<Range<usize>>,
+    odd: Vec<String>,
+    names: usize,
+    truncated: bool,
+    token: Option<String>,
+}
+
+impl Walk {
+    fn open(&mut self, body: &[u8], name: &[u8], from: usize, content: usize) -> Result<(), Fault> {
+        if self.open.is_empty() {
+            if self.rooted || name != b"ListBucketResult" {
+                // Also a second root, which no XML has.
+                let name = String::from_utf8_lossy(name);
+                return Err(no_listing(body, &format!("it is a {name}")));
+            }
+            self.rooted = true;
+        }
+        if self.open.len() >= DEPTH_MAX {
+            return Err(no_listing(body, "it is nested too deeply"));
+        }
+        if self.open.len() == 1 {
+            self.key = None;
+        }
+        self.open.push((name.to_vec(), from, content));
+        Ok(())
+    }
+
+    /// `until` is where the content ends, `to` where the element does.
+    fn close(&mut self, body: &[u8], until: usize, to: usize) {
+        let Some((name, from, content)) = self.open.pop() else { return };
+        let content = content..until;
+        let parent = self.open.last().map(|(name, ..)| name.as_slice());
+        match (self.open.len(), parent, name.as_slice()) {
+            (1, _, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
+            (1, _, b"NextContinuationToken") => {
+                self.token = text(&body[content]);
+            }
+            (2, Some(b"Contents"), b"Key") | (2, Some(b"CommonPrefixes"), b"Prefix") => {
+                self.key = Some(content);
+            }
+            (1, _, b"Contents" | b"CommonPrefixes") => {
+                self.names += 1;
+                let raw = &body[self.key.take().unwrap_or(0..0)];
+                let folder = name == b"CommonPrefixes";
+                if !text(raw).is_some_and(|key| is_plain(&key, folder)) {
+                    let shown =
+                        text(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned());
+                    self.odd.push(shown);
+                    self.removed.push(from..to);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn text(raw: &[u8]) -> Option<String> {
+    let raw = std::str::from_utf8(raw).ok()?;
+    quick_xml::escape::unescape(raw).ok().map(Into::into)
+}
+
+/// Whether `object_store` hands a key on as it is. A key that ends in a slash is the marker of a
+/// folder, which it would show as a file with the folder's name.
+fn is_plain(key: &str, folder: bool) -> bool {
+    let key = if folder { key.strip_suffix('/').unwrap_or(key) } else { key };
+    !key.is_empty() && Path::parse(key).is_ok_and(|path| path.as_ref() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(inner: &str) -> Bytes {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult \
+             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>{inner}\
+             </ListBucketResult>"
+        )
+        .into()
+    }
+
+    fn keys(keys: &[&str]) -> String {
+        let one = |key| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>\n");
+        keys.iter().map(one).collect()
+    }
+
+    #[test]
+    fn odd_keys_are_taken_out_and_the_rest_stays_byte_for_byte() {
+        let good = ["locks/ab", "locks/b&amp;c &#228;ü", "locks/&quot;x%2F"];
+        let odd =
+            ["locks//a", "locks/../x", "locks/a&#x7;b", "locks/", "/locks/a", "locks/&no;", ""];
+        let mixed: Vec<&str> =
+            good.iter().zip(odd.chunks(3)).flat_map(|(g, odd)| [&[*g], odd].concat()).collect();
+        let prefixes = "<CommonPrefixes><Prefix>locks/sub/</Prefix></CommonPrefixes>";
+        let odd_prefix = "<CommonPrefixes><Prefix>locks//</Prefix></CommonPrefixes>";
+        let read = read(page(&format!("{}{prefixes}{odd_prefix}", keys(&mixed)))).expect("reads");
+        assert_eq!(read.names, 12);
+        assert_eq!(
+            read.odd,
+            [
+                "locks//a",
+                "locks/../x",
+                "locks/a\u{7}b",
+                "locks/",
+                "/locks/a",
+                "locks/&no;",
+                "",
+                "locks//"
+            ]
+        );
+        // What stood between the elements stays.
+        let squeeze = |body: &[u8]| String::from_utf8_lossy(body).replace('\n', "");
+        let want = page(&format!("{}{prefixes}", keys(&good)));
+        assert_eq!(squeeze(&read.body), squeeze(&want));
+    }
+
+    #[test]
+    fn a_page_without_odd_keys_is_handed_on_as_it_is() {
+        let body = page(&keys(&["a", "b"]));
+        assert_eq!(read(body.clone()).expect("reads").body, body);
+    }
+
+    #[test]
+    fn a_key_that_is_not_utf8_hides_no_other() {
+        let mut body = page(&keys(&["locks/good", "locks/bad"])).to_vec();
+        let at = body.windows(3).position(|part| part == b"bad").expect("is there");
+        body[at] = 0xFF;
+        let read = read(body.into()).expect("reads");
+        assert_eq!(read.odd, ["locks/\u{FFFD}ad"]);
+        assert!(String::from_utf8(read.body.to_vec()).expect("UTF-8").contains("good"));
+    }
+
+    #[test]
+    fn a_page_cut_short_needs_a_token_for_the_rest() {
+        let cut = "<IsTruncated>true</IsTruncated>";
+        for rest in ["", "<NextMarker>locks/z</NextMarker>", "<NextContinuationToken/>"] {
+            let fault = read(page(&format!("{cut}{rest}"))).expect_err("is incomplete");
+            assert_eq!(fault.kind, super::super::StoreErrorKind::Failed(ErrorClass::Incomplete));
+        }
+        let token = "<NextContinuationToken>a+/=&amp;%</NextContinuationToken>";
+        let read_on = read(page(&format!("{cut}{token}"))).expect("reads");
+        assert_eq!(read_on.token.as_deref(), Some("a+/=&%"));
+        assert!(read(page("<IsTruncated>false</IsTruncated>")).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_listing_is_never_an_empty_one() {
+        for body in [
+            "",
+            "<html><body>log in</body></html>",
+            "<!DOCTYPE html><html>",
+            "{\"a\": 1}",
+            "<ListBucketResult>",
+            "<ListBucketResult></Other>",
+            "<ListAllMyBucketsResult/>",
+            "<ListBucketResult/><html/>",
+            "<Error><Code>InternalError</Code></Error>",
+        ] {
+            let fault = read(body.into()).expect_err(body);
+            let protocol = super::super::StoreErrorKind::Failed(ErrorClass::Protocol);
+            assert_eq!(fault.kind, protocol, "{body}");
+        }
+        assert!(read("<ListBucketResult/>".into()).is_ok());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(body: Vec<u8>, inner in "(<|>|/|Contents|Key|a|&|;|\\]|!|-|\\?)*") {
+            let _ = read(body.into());
+            let _ = read(page(&inner));
+        }
+    }
+}
