@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Panel:
-    """What every panel has. A title asks a question, a description says what to do about the answer."""
+    """What every panel has. A title asks; a description says what to do about the answer."""
 
     title: str
     description: str
@@ -153,7 +153,12 @@ class Table(Panel):
         }
 
     def custom(self) -> Json:
-        return {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False}
+        return {
+            "align": "auto",
+            "cellOptions": {"type": "auto"},
+            "filterable": True,
+            "inspect": False,
+        }
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,12 @@ class StateTimeline(Panel):
     def options(self) -> Json:
         return {
             "alignValue": "left",
-            "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True},
+            "legend": {
+                "calcs": [],
+                "displayMode": "list",
+                "placement": "bottom",
+                "showLegend": True,
+            },
             "mergeValues": True,
             "perPage": 20,
             "rowHeight": 0.9,
@@ -315,14 +325,16 @@ class Board:
             number = len(placed) + 1
             if isinstance(item, Row):
                 assert x == 0, f"{item.title}: the line above is not full"
-                placed.append({
-                    "collapsed": False,
-                    "gridPos": {"h": 1, "w": COLUMNS, "x": 0, "y": y},
-                    "id": number,
-                    "panels": [],
-                    "title": item.title,
-                    "type": "row",
-                })
+                placed.append(
+                    {
+                        "collapsed": False,
+                        "gridPos": {"h": 1, "w": COLUMNS, "x": 0, "y": y},
+                        "id": number,
+                        "panels": [],
+                        "title": item.title,
+                        "type": "row",
+                    }
+                )
                 y += 1
                 continue
             placed.append(item.json(number, x, y))
@@ -354,18 +366,20 @@ class Board:
             "editable": False,
             "fiscalYearStartMonth": 0,
             "graphTooltip": 1,
-            "links": [{
-                "asDropdown": True,
-                "icon": "external link",
-                "includeVars": True,
-                "keepTime": True,
-                "tags": [TAG],
-                "targetBlank": False,
-                "title": "Locks",
-                "tooltip": "The other dashboards about locks",
-                "type": "dashboards",
-                "url": "",
-            }],
+            "links": [
+                {
+                    "asDropdown": True,
+                    "icon": "external link",
+                    "includeVars": True,
+                    "keepTime": True,
+                    "tags": [TAG],
+                    "targetBlank": False,
+                    "title": "Locks",
+                    "tooltip": "The other dashboards about locks",
+                    "type": "dashboards",
+                    "url": "",
+                }
+            ],
             "panels": self.panels(),
             "refresh": "1m",
             "schemaVersion": SCHEMA_VERSION,
@@ -379,8 +393,6 @@ class Board:
             "version": 1,
             "weekStart": "",
         }
-
-
 
 
 def text_of(board: Board) -> str:

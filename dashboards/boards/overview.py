@@ -45,13 +45,24 @@ NONE_IS_GOOD = (Step(None, "green"), Step(1, "red"))
 
 
 def runbook(alert: str) -> dict:
-    return {"title": f"Runbook {alert}", "url": f"{RUNBOOKS}{alert.lower()}.md", "targetBlank": True}
+    return {
+        "title": f"Runbook {alert}",
+        "url": f"{RUNBOOKS}{alert.lower()}.md",
+        "targetBlank": True,
+    }
 
 
 def count_stat(title: str, description: str, expr: str, alert: str) -> Panel:
     return Stat(
-        title, description, (Query(f"{expr} or vector(0)", instant=True),), width=4, height=4,
-        steps=NONE_IS_GOOD, no_value="0", links=(runbook(alert),))
+        title,
+        description,
+        (Query(f"{expr} or vector(0)", instant=True),),
+        width=4,
+        height=4,
+        steps=NONE_IS_GOOD,
+        no_value="0",
+        links=(runbook(alert),),
+    )
 
 
 def blocked(mode: str) -> str:
@@ -102,29 +113,41 @@ STATS = (
         "How many targets refuse backups?",
         "An exclusive or an unreadable lock is there, so that not even a shared lock is granted. "
         "Look below who holds it.",
-        blocked("shared"), "LockStuckExclusive"),
+        blocked("shared"),
+        "LockStuckExclusive",
+    ),
     count_stat(
         "How many targets refuse prune and check?",
         "Some lock is there, so that no exclusive lock is granted. Normal while a backup runs; "
         "for a whole day it is not.",
-        blocked("exclusive"), "LockBlockedTooLong"),
+        blocked("exclusive"),
+        "LockBlockedTooLong",
+    ),
     count_stat(
         "How many locks are stuck?",
         "Not refreshed for longer than the target's stuck limit (30 minutes): the holder is most "
         "likely dead. Follow the runbook before you unlock.",
-        STUCK, "LockStuckExclusive"),
+        STUCK,
+        "LockStuckExclusive",
+    ),
     count_stat(
         "How many lock files are damaged?",
         "Nobody can decode them, so restic refuses everything, and plain unlock leaves them.",
-        f"sum(max {ONE} (lock_target_unreadable_locks{{{SELECTED}}}))", "LockUnreadable"),
+        f"sum(max {ONE} (lock_target_unreadable_locks{{{SELECTED}}}))",
+        "LockUnreadable",
+    ),
     count_stat(
         "How many targets cannot be read?",
         "Their last scan failed. Values stay for 15 minutes, then these targets are unknown.",
-        f"count({FAILING})", "LockScanFailing"),
+        f"count({FAILING})",
+        "LockScanFailing",
+    ),
     count_stat(
         "How many exporters are blind?",
         "Prometheus cannot scrape them: nobody watches their targets.",
-        f"count(up{{{EXPORTER}}} == 0)", "LockExporterDown"),
+        f"count(up{{{EXPORTER}}} == 0)",
+        "LockExporterDown",
+    ),
 )
 
 HOLDS = Table(
@@ -137,99 +160,185 @@ HOLDS = Table(
         Query(LIMIT_OF_HOLD, table=True),
         Query(PID, table=True),
     ),
-    width=24, height=9, unit="dtdurations", no_value="no locks held",
+    width=24,
+    height=9,
+    unit="dtdurations",
+    no_value="no locks held",
     overrides=(
-        named("Value #A", "refreshed ago", **{
-            "custom.cellOptions": COLORED,
-            "thresholds": {"mode": "absolute", "steps": [step.json() for step in AGE_STEPS]},
-        }),
+        named(
+            "Value #A",
+            "refreshed ago",
+            **{
+                "custom.cellOptions": COLORED,
+                "thresholds": {"mode": "absolute", "steps": [step.json() for step in AGE_STEPS]},
+            },
+        ),
         named("Value #B", "held for"),
         named("Value #C", "stuck after"),
         named("hostname", "holder"),
         named("username", "user"),
     ),
     transformations=columns(
-        "target", "host", "mode", "hostname", "username", "command", "pid",
-        "Value #A", "Value #B", "Value #C", hidden=("Value #D",)),
-    sort_by="refreshed ago")
+        "target",
+        "host",
+        "mode",
+        "hostname",
+        "username",
+        "command",
+        "pid",
+        "Value #A",
+        "Value #B",
+        "Value #C",
+        hidden=("Value #D",),
+    ),
+    sort_by="refreshed ago",
+)
 
 TIMELINE = StateTimeline(
     "When was what locked?",
     "The state that a new lock would have met. Unknown: nobody could tell. Many short exclusive "
     "stretches in a row are a crash loop.",
-    (Query(f"max without (instance, pod, container, endpoint, state) ({STATE})",
-           "{{target}} {{host}}"),),
-    width=24, height=10, no_value="no targets", mappings=(STATE_NAMES,),
+    (
+        Query(
+            f"max without (instance, pod, container, endpoint, state) ({STATE})",
+            "{{target}} {{host}}",
+        ),
+    ),
+    width=24,
+    height=10,
+    no_value="no targets",
+    mappings=(STATE_NAMES,),
     steps=tuple(
-        Step(None if value == 0 else value, color) for value, (_, color) in enumerate(STATES)))
+        Step(None if value == 0 else value, color) for value, (_, color) in enumerate(STATES)
+    ),
+)
 
 REFRESHES = TimeSeries(
     "Is a refresh missing?",
-    "Time since the oldest hold was refreshed: a saw that falls to zero every 5 minutes is healthy. "
-    "Past 22.5 minutes restic gives up by itself, past 30 the lock is stale.",
-    (Query(f"max by (target, host, mode) (time() - lock_hold_refreshed_timestamp_seconds{{{SELECTED}}})",
-           "{{target}} {{host}} {{mode}}"),),
-    width=12, height=9, unit="s", no_value="no locks held", steps=AGE_STEPS, threshold_lines=True)
+    "Time since the oldest hold was refreshed: a saw that falls to zero every 5 minutes is fine; "
+    "past 22.5 minutes restic gives up by itself, past 30 the lock is stale.",
+    (
+        Query(
+            "max by (target, host, mode) "
+            f"(time() - lock_hold_refreshed_timestamp_seconds{{{SELECTED}}})",
+            "{{target}} {{host}} {{mode}}",
+        ),
+    ),
+    width=12,
+    height=9,
+    unit="s",
+    no_value="no locks held",
+    steps=AGE_STEPS,
+    threshold_lines=True,
+)
 
 FILES = TimeSeries(
     "Are locks piling up?",
-    "All lock files by mode and state. Stale ones that only grow: the right to delete is missing, or "
-    "jobs die.",
-    (Query(f"sum by (mode, state) (max {ONE} (lock_target_locks{{{SELECTED}}}))", "{{mode}} {{state}}"),),
-    width=12, height=9, no_value="no values", stacked=True)
+    "All lock files by mode and state. Stale ones that only grow: the right to delete is missing, "
+    "or jobs die.",
+    (
+        Query(
+            f"sum by (mode, state) (max {ONE} (lock_target_locks{{{SELECTED}}}))",
+            "{{mode}} {{state}}",
+        ),
+    ),
+    width=12,
+    height=9,
+    no_value="no values",
+    stacked=True,
+)
 
 MOST_LOCKED = BarGauge(
     "What was locked exclusively most of this day?",
     "Share of the last day in which not even a backup could start. Spread the jobs if it is high.",
     # The recorded series has no instance: it joins the exporters of a pair.
-    (Query('topk(15, target:lock_target_exclusive:avg1d{job=~"$job", target=~"$target"})',
-           "{{target}} {{host}}", instant=True),),
-    width=12, height=9, unit="percentunit", decimals=1, no_value="the recording rules are not loaded",
-    steps=(Step(None, "green"), Step(0.25, "yellow"), Step(0.5, "red")))
+    (
+        Query(
+            'topk(15, target:lock_target_exclusive:avg1d{job=~"$job", target=~"$target"})',
+            "{{target}} {{host}}",
+            instant=True,
+        ),
+    ),
+    width=12,
+    height=9,
+    unit="percentunit",
+    decimals=1,
+    no_value="the recording rules are not loaded",
+    steps=(Step(None, "green"), Step(0.25, "yellow"), Step(0.5, "red")),
+)
 
 UNREAD = Table(
     "Which targets cannot be read, and why?",
-    "The reason is that of the last scan; the exporter's log has the whole message and the next step.",
+    "The reason is that of the last scan. The log of the exporter has the whole message and the "
+    "next step.",
     (
         Query(f"max {ONE} (lock_scan_error_info{{{SELECTED}}})", table=True),
         Query(
             f"(time() - max {ONE} (lock_scan_last_success_timestamp_seconds{{{SELECTED}}})) "
-            f"and {SAME_TARGET} ({FAILING})", table=True),
+            f"and {SAME_TARGET} ({FAILING})",
+            table=True,
+        ),
     ),
-    width=12, height=9, unit="dtdurations", no_value="all targets can be read",
+    width=12,
+    height=9,
+    unit="dtdurations",
+    no_value="all targets can be read",
     links=(runbook("LockScanFailing"),),
     overrides=(named("Value #B", "last read"),),
     transformations=columns("target", "host", "reason", "Value #B", hidden=("Value #A",)),
-    sort_by="last read")
+    sort_by="last read",
+)
 
 BOARD = Board(
     uid="lock-exporter-overview",
     title="Locks / Overview",
-    description="What is locked, by whom, since when, is that lock alive, and what is blocked by it.",
+    description="What is locked, by whom and since when, is it alive, and what is blocked by it.",
     variables=(
         Variable("job", "Job", "label_values(lock_exporter_build_info, job)"),
-        Variable("instance", "Instance", 'label_values(lock_exporter_build_info{job=~"$job"}, instance)'),
+        Variable(
+            "instance", "Instance", 'label_values(lock_exporter_build_info{job=~"$job"}, instance)'
+        ),
         Variable("source", "Source", 'label_values(lock_target_info{job=~"$job"}, source)'),
         Variable(
-            "target", "Target",
-            'label_values(lock_target_info{job=~"$job", instance=~"$instance", source=~"$source"}, target)'),
+            "target",
+            "Target",
+            f'label_values(lock_target_info{{{EXPORTER}, source=~"$source"}}, target)',
+        ),
     ),
     annotations=(
         Annotation(
-            "Alerts", 'ALERTS{alertname=~"Lock.*", alertstate="firing", job=~"$job"}', "red",
-            "{{alertname}}", "{{target}} {{host}}"),
+            "Alerts",
+            'ALERTS{alertname=~"Lock.*", alertstate="firing", job=~"$job"}',
+            "red",
+            "{{alertname}}",
+            "{{target}} {{host}}",
+        ),
         Annotation(
-            "Exporter restarts", f"changes(process_start_time_seconds{{{EXPORTER}}}[$__rate_interval]) > 0",
-            "blue", "Exporter restarted", "{{instance}}"),
+            "Exporter restarts",
+            f"changes(process_start_time_seconds{{{EXPORTER}}}[$__rate_interval]) > 0",
+            "blue",
+            "Exporter restarted",
+            "{{instance}}",
+        ),
         Annotation(
             "Configuration reloads",
             f"changes(lock_exporter_config_last_reload_success_timestamp_seconds{{{EXPORTER}}}"
             "[$__rate_interval]) > 0",
-            "purple", "Configuration reloaded", "{{instance}}"),
+            "purple",
+            "Configuration reloaded",
+            "{{instance}}",
+        ),
     ),
     content=(
-        Row("Now"), *STATS, HOLDS,
-        Row("Over time"), TIMELINE, REFRESHES, FILES,
-        Row("Long view and blind spots"), MOST_LOCKED, UNREAD,
+        Row("Now"),
+        *STATS,
+        HOLDS,
+        Row("Over time"),
+        TIMELINE,
+        REFRESHES,
+        FILES,
+        Row("Long view and blind spots"),
+        MOST_LOCKED,
+        UNREAD,
     ),
 )

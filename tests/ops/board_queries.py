@@ -55,11 +55,18 @@ def queries(board: dict) -> Iterator[BoardQuery]:
     title = board["title"]
     for panel in panels(board):
         for target in panel["targets"]:
-            yield BoardQuery(title, f"{panel['title']} {target['refId']}", target["expr"], panel,
-                             target["legendFormat"])
+            yield BoardQuery(
+                title,
+                f"{panel['title']} {target['refId']}",
+                target["expr"],
+                panel,
+                target["legendFormat"],
+            )
     for annotation in board["annotations"]["list"]:
         legend = annotation["titleFormat"] + annotation["textFormat"]
-        yield BoardQuery(title, f"annotation {annotation['name']}", annotation["expr"], None, legend)
+        yield BoardQuery(
+            title, f"annotation {annotation['name']}", annotation["expr"], None, legend
+        )
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             expr = variable_query(variable["query"]["query"])

@@ -28,7 +28,8 @@ def write(file: Path, freshness_seconds: int = FRESHNESS_SECONDS) -> None:
                 if "keep_firing_for" in rule:
                     rule["keep_firing_for"] = WAIT
             rule["expr"], count = re.subn(
-                rf"([<>]) {FRESHNESS_SECONDS}\b", rf"\1 {freshness_seconds}", rule["expr"])
+                rf"([<>]) {FRESHNESS_SECONDS}\b", rf"\1 {freshness_seconds}", rule["expr"]
+            )
             replaced += count
     assert replaced, f"no rule has the threshold {FRESHNESS_SECONDS} any more"
     file.write_text(yaml.safe_dump({"groups": groups}, sort_keys=False))

@@ -23,6 +23,10 @@ OPERATORS = {
 }
 
 
+# Operators whose result can be empty although both sides are there.
+COMPARING = {">", "<", ">=", "<=", "==", "!=", "unless"}
+
+
 def parse(text: str):
     try:
         return parser.parse(text)
@@ -102,9 +106,8 @@ def labels_named(text: str) -> set[str]:
 def compares(text: str) -> bool:
     """Whether an expression can be empty by comparison or absence, as an alert's must be."""
     for node in nodes(text):
-        if isinstance(node, parser.BinaryExpr):
-            if str(node.op) in {">", "<", ">=", "<=", "==", "!=", "unless"}:
-                return True
+        if isinstance(node, parser.BinaryExpr) and str(node.op) in COMPARING:
+            return True
         if isinstance(node, parser.Call) and node.func.name.startswith("absent"):
             return True
     return False

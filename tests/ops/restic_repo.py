@@ -1,7 +1,7 @@
 """Real restic repositories for tests: made by the fixture script, changed as restic itself would.
 
-restic is run as a program; what it cannot do (a lock with an old time) is written here in its format:
-16 bytes IV, AES-256-CTR, 16 bytes Poly1305-AES; the file's name is the SHA-256 of its bytes
+restic is run as a program; what it cannot do (a lock with an old time) is written here in its
+format: 16 bytes IV, AES-256-CTR, 16 bytes Poly1305-AES; the file's name is the SHA-256 of its bytes
 (restic `internal/crypto/crypto.go`, `doc/design.rst`).
 """
 
@@ -27,16 +27,25 @@ def restic() -> str:
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess:
     done = subprocess.run(
-        command, env=os.environ | environment, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=600)
+        command,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done
 
 
 def make_fixtures(folder: Path, names: list[str]) -> dict[str, dict]:
     """The named repositories below `folder`, as the manifest describes them."""
-    run([str(checkout.FIXTURE_MAKER), str(folder)], RESTIC=restic(), FIXTURE_ASK="0",
-        FIXTURE_ONLY=f"^({'|'.join(names)})$")
+    run(
+        [str(checkout.FIXTURE_MAKER), str(folder)],
+        RESTIC=restic(),
+        FIXTURE_ASK="0",
+        FIXTURE_ONLY=f"^({'|'.join(names)})$",
+    )
     manifest = json.loads((folder / "manifest.json").read_text())
     made = {repository["name"]: repository for repository in manifest["repositories"]}
     assert set(made) == set(names), manifest["skipped"]
@@ -53,9 +62,27 @@ def unlock(repository: Path, *options: str) -> None:
     restic sends SIGHUP to the PID in each lock of its host; in new namespaces it has another host
     name and sees no process but itself.
     """
-    run(["unshare", "--pid", "--uts", "--fork", "--mount-proc", "sh", "-c",
-         'hostname unlocker && exec "$@"', "sh", restic(), "-q", "-r", str(repository), "unlock",
-         *options], RESTIC_PASSWORD=PASSWORD, RESTIC_CACHE_DIR=str(repository.parent / "cache"))
+    run(
+        [
+            "unshare",
+            "--pid",
+            "--uts",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            'hostname unlocker && exec "$@"',
+            "sh",
+            restic(),
+            "-q",
+            "-r",
+            str(repository),
+            "unlock",
+            *options,
+        ],
+        RESTIC_PASSWORD=PASSWORD,
+        RESTIC_CACHE_DIR=str(repository.parent / "cache"),
+    )
 
 
 def lock_files(repository: Path) -> list[Path]:
@@ -66,8 +93,11 @@ class Key:
     """A repository's master key."""
 
     def __init__(self, repository: Path):
-        done = run([restic(), "-q", "-r", str(repository), "cat", "masterkey", "--no-lock"],
-                   RESTIC_PASSWORD=PASSWORD, RESTIC_CACHE_DIR=str(repository.parent / "cache"))
+        done = run(
+            [restic(), "-q", "-r", str(repository), "cat", "masterkey", "--no-lock"],
+            RESTIC_PASSWORD=PASSWORD,
+            RESTIC_CACHE_DIR=str(repository.parent / "cache"),
+        )
         key = json.loads(done.stdout)
         self.encrypt = base64.b64decode(key["encrypt"])
         self.mac_k = base64.b64decode(key["mac"]["k"])

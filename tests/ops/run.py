@@ -1,6 +1,6 @@
 """Runs the Python tests and ends with one line that can be counted.
 
-    run.py [NAME ...]      the tests of tests/ops/test_NAME.py; without a name all but the long ones
+run.py [NAME ...]      the tests of tests/ops/test_NAME.py; without a name all but the long ones
 """
 
 import sys

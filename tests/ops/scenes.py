@@ -1,8 +1,8 @@
 """Expositions of an exporter in several situations, for rules and panels to be run against.
 
-Each scene is a list of pages, one for each exporter. Times are relative to the moment of the scrape,
-so that a real Prometheus sees ages that make sense. Names, labels and their order of magnitude are
-those of the exporter; `test_dashboards` compares them with its golden pages.
+Each scene is a list of pages, one for each exporter. Times are relative to the moment of the
+scrape, so that a real Prometheus sees ages that make sense. Names and labels are those of the
+exporter; `test_dashboards` compares them with its golden pages.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,8 +73,14 @@ class Target:
         def add(name: str, value: float, **labels: str) -> None:
             found.append(Sample(name, key | labels, value))
 
-        add("lock_target_info", 1, source="restic", backend="s3", sealed="false",
-            location=f"s3.example.com/backups/{self.name}")
+        add(
+            "lock_target_info",
+            1,
+            source="restic",
+            backend="s3",
+            sealed="false",
+            location=f"s3.example.com/backups/{self.name}",
+        )
         add("lock_scan_success", 0 if self.failing else 1)
         add("lock_scan_timestamp_seconds", now - 5)
         add("lock_scan_last_success_timestamp_seconds", now - self.succeeded)
@@ -87,16 +93,23 @@ class Target:
         for state in STATES:
             add("lock_target_state", float(state == self.state), state=state)
         for mode in MODES:
-            add("lock_target_hold_limit_seconds", 4 * HOUR if mode == "exclusive" else 24 * HOUR,
-                mode=mode)
+            add(
+                "lock_target_hold_limit_seconds",
+                4 * HOUR if mode == "exclusive" else 24 * HOUR,
+                mode=mode,
+            )
         for mode in (*MODES, "unknown"):
             add("lock_target_stuck_limit_seconds", 1800, mode=mode)
         # Dropped with the values of a target that nobody could look at for too long.
         if self.state != "unknown":
             self.add_values(add, now)
         for hold in self.holds:
-            who = {"mode": hold.mode, "hostname": hold.hostname, "username": hold.username,
-                   "command": ""}
+            who = {
+                "mode": hold.mode,
+                "hostname": hold.hostname,
+                "username": hold.username,
+                "command": "",
+            }
             add("lock_hold_refreshed_timestamp_seconds", now - hold.refreshed, **who)
             add("lock_hold_since_timestamp_seconds", now - hold.since, **who)
             add("lock_hold_owner_gone", 0, **who)
@@ -131,9 +144,18 @@ def page(*targets: Target, shard: int = 0, shards: int = 1) -> Page:
     def samples(now: float) -> list[Sample]:
         found = [sample for target in targets for sample in target.samples(now)]
         found += [
-            Sample("lock_exporter_build_info", {
-                "version": "0.1.0", "revision": "", "branch": "", "rustversion": "1.89",
-                "target_os": "linux", "target_arch": "x86_64"}, 1),
+            Sample(
+                "lock_exporter_build_info",
+                {
+                    "version": "0.1.0",
+                    "revision": "",
+                    "branch": "",
+                    "rustversion": "1.89",
+                    "target_os": "linux",
+                    "target_arch": "x86_64",
+                },
+                1,
+            ),
             Sample("lock_exporter_config_last_reload_successful", {}, 1),
             Sample("lock_exporter_config_last_reload_success_timestamp_seconds", {}, now - HOUR),
             Sample("lock_exporter_targets", {"source": "restic"}, len(targets)),
@@ -156,18 +178,24 @@ DEAD_BACKUP = Hold("shared", "web02", refreshed=9000, since=9000, pid="98")
 SCENES: dict[str, list[Page]] = {
     "free": [page(Target("a"), Target("b"))],
     "shared": [page(Target("a", "shared", (BACKUP,)), Target("b"))],
-    "exclusive": [page(Target("a", "exclusive", (PRUNE,)), Target("own", "shared", (BACKUP,), host="web01"))],
-    "stuck": [page(
-        Target("a", "exclusive", (DEAD,)),
-        Target("b", "shared", (BACKUP, DEAD_BACKUP)),
-        Target("c", "exclusive", unreadable=2),
-    )],
-    "outage": [page(
-        Target("a", "unknown", failing="timeout", succeeded=2000),
-        # Values are still held.
-        Target("b", "shared", (BACKUP,), failing="network", succeeded=300),
-        Target("own", "unknown", failing="permission", succeeded=2000, host="web01"),
-    )],
+    "exclusive": [
+        page(Target("a", "exclusive", (PRUNE,)), Target("own", "shared", (BACKUP,), host="web01"))
+    ],
+    "stuck": [
+        page(
+            Target("a", "exclusive", (DEAD,)),
+            Target("b", "shared", (BACKUP, DEAD_BACKUP)),
+            Target("c", "exclusive", unreadable=2),
+        )
+    ],
+    "outage": [
+        page(
+            Target("a", "unknown", failing="timeout", succeeded=2000),
+            # Values are still held.
+            Target("b", "shared", (BACKUP,), failing="network", succeeded=300),
+            Target("own", "unknown", failing="permission", succeeded=2000, host="web01"),
+        )
+    ],
     # Two exporters watch the same target, as an HA pair does.
     "pair": [page(Target("a", "exclusive", (PRUNE,))), page(Target("a", "exclusive", (PRUNE,)))],
     "shards": [

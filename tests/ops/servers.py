@@ -23,8 +23,10 @@ Found = TypeVar("Found")
 DEADLINE_SECONDS = 90.0
 
 
-def wait_for(what: str, look: Callable[[], Found | None], seconds: float = DEADLINE_SECONDS) -> Found:
-    """Asks again and again until there is an answer; fails with the last error after the deadline."""
+def wait_for(
+    what: str, look: Callable[[], Found | None], seconds: float = DEADLINE_SECONDS
+) -> Found:
+    """Asks again and again until there is an answer; after the deadline it fails."""
     ends = time.monotonic() + seconds
     last: Exception | None = None
     while time.monotonic() < ends:
@@ -36,7 +38,9 @@ def wait_for(what: str, look: Callable[[], Found | None], seconds: float = DEADL
         except (OSError, ValueError, LookupError) as error:
             last = error
         time.sleep(0.1)
-    raise AssertionError(f"after {seconds:.0f} s still waiting for {what}" + (f": {last}" if last else ""))
+    raise AssertionError(
+        f"after {seconds:.0f} s still waiting for {what}" + (f": {last}" if last else "")
+    )
 
 
 def free_port() -> int:
@@ -77,8 +81,12 @@ class Server:
             self.port = free_port()
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    self.command(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    cwd=self.folder)
+                    self.command(self.port),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.folder,
+                )
             try:
                 wait_for(f"{self.name} to be ready", self.is_ready)
                 return self
@@ -113,9 +121,16 @@ class Prometheus(Server):
         file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(config))
         program = checkout.program("prometheus")
-        super().__init__("prometheus", folder, lambda port: [
-            program, f"--config.file={file}", f"--storage.tsdb.path={folder / 'prometheus-data'}",
-            f"--web.listen-address=127.0.0.1:{port}"])
+        super().__init__(
+            "prometheus",
+            folder,
+            lambda port: [
+                program,
+                f"--config.file={file}",
+                f"--storage.tsdb.path={folder / 'prometheus-data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+        )
 
     def query(self, expr: str) -> list[dict]:
         """The samples of an instant query; a query that Prometheus refuses fails the test."""
@@ -139,9 +154,17 @@ class Alertmanager(Server):
         file = folder / "alertmanager.yml"
         file.write_text(yaml.safe_dump(config))
         program = checkout.program("prometheus-alertmanager")
-        super().__init__("alertmanager", folder, lambda port: [
-            program, f"--config.file={file}", f"--storage.path={folder / 'alertmanager-data'}",
-            f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="])
+        super().__init__(
+            "alertmanager",
+            folder,
+            lambda port: [
+                program,
+                f"--config.file={file}",
+                f"--storage.path={folder / 'alertmanager-data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",
+            ],
+        )
 
 
 class HttpServer:

@@ -16,7 +16,8 @@ ATTACHED = {"cluster", "namespace", "job", "instance", "pod", "container", "endp
 
 def run(*command: str) -> str:
     done = subprocess.run(
-        command, cwd=checkout.ALERTS, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        command, cwd=checkout.ALERTS, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     output = done.stdout + done.stderr
     assert done.returncode == 0, f"{' '.join(command)}\n{output}"
     return output
@@ -54,8 +55,7 @@ class HouseRules(unittest.TestCase):
                 self.assertEqual(set(notes), {"summary", "description", "runbook_url"})
                 self.assertNotIn("{{", notes["summary"], "grouped alerts share the summary")
                 self.assertTrue(notes["summary"].endswith("."))
-                self.assertEqual(
-                    notes["runbook_url"], f"{checkout.RUNBOOK_BASE}{name.lower()}.md")
+                self.assertEqual(notes["runbook_url"], f"{checkout.RUNBOOK_BASE}{name.lower()}.md")
 
     def test_every_expression_can_be_silent(self):
         for name, rule in self.alerts.items():
@@ -106,7 +106,8 @@ class Inhibitions(unittest.TestCase):
         for rule in config["inhibit_rules"]:
             source, target = (
                 re.compile(re.fullmatch(r'alertname=~?"(.+)"', rule[key][0]).group(1))
-                for key in ("source_matchers", "target_matchers"))
+                for key in ("source_matchers", "target_matchers")
+            )
             for name in checkout.rules("alert"):
                 with self.subTest(name, rule=rule):
                     self.assertFalse(source.fullmatch(name) and target.fullmatch(name))
@@ -116,7 +117,9 @@ class Runbooks(unittest.TestCase):
     def setUp(self):
         self.pages = {
             path.stem: path.read_text()
-            for path in checkout.RUNBOOKS.glob("*.md") if path.name != "README.md"}
+            for path in checkout.RUNBOOKS.glob("*.md")
+            if path.name != "README.md"
+        }
 
     def test_each_alert_has_a_page_and_each_page_an_alert(self):
         self.assertEqual(set(self.pages), {name.lower() for name in checkout.rules("alert")})

@@ -22,7 +22,17 @@ import servers
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 KINDS = {"stat", "timeseries", "table", "state-timeline", "bargauge", "heatmap", "text"}
-UNITS = {"none", "short", "s", "dtdurations", "percentunit", "ops", "reqps", "bytes", "dateTimeAsIso"}
+UNITS = {
+    "none",
+    "short",
+    "s",
+    "dtdurations",
+    "percentunit",
+    "ops",
+    "reqps",
+    "bytes",
+    "dateTimeAsIso",
+}
 GLOBALS = {"__rate_interval", "__interval", "__range", "__data", "__value", "__field", "__all"}
 # Labels that Prometheus or an operator attaches, and that rules and panels may name without us.
 ATTACHED = {"job", "instance", "cluster", "namespace", "pod", "container", "endpoint"}
@@ -55,7 +65,8 @@ def exported(pages: list[str]) -> dict[str, set[str]]:
 def scene_pages() -> list[str]:
     now = time.time()
     return [
-        scenes.render(page(now)) for page in itertools.chain.from_iterable(scenes.SCENES.values())]
+        scenes.render(page(now)) for page in itertools.chain.from_iterable(scenes.SCENES.values())
+    ]
 
 
 class Boards(unittest.TestCase):
@@ -64,16 +75,16 @@ class Boards(unittest.TestCase):
     def setUp(self):
         self.boards = board_queries.boards()
 
-    def each_panel(self):
-        for board in self.boards.values():
-            for panel in board_queries.panels(board):
-                with self.subTest(board["title"], panel=panel["title"]):
-                    yield panel
+        self.panels = [
+            panel for board in self.boards.values() for panel in board_queries.panels(board)
+        ]
 
     def test_committed_files_are_what_the_source_makes(self):
         done = subprocess.run(
             [sys.executable, checkout.DASHBOARDS / "build.py", "--check"],
-            capture_output=True, text=True)
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_identity(self):
@@ -104,51 +115,62 @@ class Boards(unittest.TestCase):
                 with self.subTest(name, panel=panel["title"]):
                     self.assertTrue(1 <= grid["w"] <= 24 and grid["x"] + grid["w"] <= 24)
                     self.assertGreaterEqual(grid["h"], 1)
-                    covered = set(itertools.product(
-                        range(grid["x"], grid["x"] + grid["w"]),
-                        range(grid["y"], grid["y"] + grid["h"])))
+                    covered = set(
+                        itertools.product(
+                            range(grid["x"], grid["x"] + grid["w"]),
+                            range(grid["y"], grid["y"] + grid["h"]),
+                        )
+                    )
                     self.assertFalse(cells & covered, "lies over another panel")
                     cells |= covered
             height = max(y for _, y in cells) + 1
             self.assertEqual(len(cells), 24 * height, f"{name}: a gap")
 
     def test_panels_explain_themselves(self):
-        for panel in self.each_panel():
-            self.assertIn(panel["type"], KINDS)
-            self.assertTrue(panel["title"].endswith("?"), "a title asks")
-            self.assertGreater(len(panel["description"]), 40)
-            defaults = panel["fieldConfig"]["defaults"]
-            self.assertIn(defaults["unit"], UNITS)
-            self.assertTrue(defaults["noValue"])
-            self.assertEqual(panel["pluginVersion"], "11.6.0")
-            self.assertTrue(panel["targets"])
+        for panel in self.panels:
+            with self.subTest(panel["title"]):
+                self.assertIn(panel["type"], KINDS)
+                self.assertTrue(panel["title"].endswith("?"), "a title asks")
+                self.assertGreater(len(panel["description"]), 40)
+                defaults = panel["fieldConfig"]["defaults"]
+                self.assertIn(defaults["unit"], UNITS)
+                self.assertTrue(defaults["noValue"])
+                self.assertEqual(panel["pluginVersion"], "11.6.0")
+                self.assertTrue(panel["targets"])
 
     def test_units_fit_what_is_measured(self):
-        for panel in self.each_panel():
-            unit = panel["fieldConfig"]["defaults"]["unit"]
-            exprs = " ".join(target["expr"] for target in panel["targets"])
-            if unit in {"s", "dtdurations"}:
-                self.assertIn("_seconds", exprs)
-            if unit in {"ops", "reqps"}:
-                self.assertRegex(exprs, r"i?rate\(")
-            if unit == "percentunit":
-                self.assertRegex(exprs, r":avg|_ratio|avg")
+        for panel in self.panels:
+            with self.subTest(panel["title"]):
+                unit = panel["fieldConfig"]["defaults"]["unit"]
+                exprs = " ".join(target["expr"] for target in panel["targets"])
+                if unit in {"s", "dtdurations"}:
+                    self.assertIn("_seconds", exprs)
+                if unit in {"ops", "reqps"}:
+                    self.assertRegex(exprs, r"i?rate\(")
+                if unit == "percentunit":
+                    self.assertRegex(exprs, r":avg|_ratio|avg")
 
     def test_thresholds_and_mappings(self):
-        for panel in self.each_panel():
-            steps = [s["value"] for s in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
-            self.assertIsNone(steps[0])
-            self.assertEqual(steps[1:], sorted(set(steps[1:])))
-            if panel["type"] == "state-timeline":
-                # Colour is never the only signal: each state has a word.
-                words = [
-                    option["text"] for mapping in panel["fieldConfig"]["defaults"]["mappings"]
-                    for option in mapping["options"].values()]
-                self.assertEqual(sorted(words), sorted(scenes.STATES))
+        for panel in self.panels:
+            with self.subTest(panel["title"]):
+                steps = [
+                    s["value"] for s in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+                ]
+                self.assertIsNone(steps[0])
+                self.assertEqual(steps[1:], sorted(set(steps[1:])))
+                if panel["type"] == "state-timeline":
+                    # Colour is never the only signal: each state has a word.
+                    words = [
+                        option["text"]
+                        for mapping in panel["fieldConfig"]["defaults"]["mappings"]
+                        for option in mapping["options"].values()
+                    ]
+                    self.assertEqual(sorted(words), sorted(scenes.STATES))
 
     def test_one_datasource_and_nothing_foreign(self):
         for name, board in self.boards.items():
             with self.subTest(name):
+
                 def walk(node, path=""):
                     if isinstance(node, dict):
                         for key, value in node.items():
@@ -159,6 +181,7 @@ class Boards(unittest.TestCase):
                     elif isinstance(node, list):
                         for index, value in enumerate(node):
                             walk(value, f"{path}[{index}]")
+
                 walk(board)
                 self.assertNotRegex(json.dumps(board), r"\$\{DS_|password|127\.0\.0\.1|localhost")
 
@@ -204,8 +227,11 @@ class Variables(unittest.TestCase):
                     self.assertTrue(variable["multi"])
                     self.assertEqual(variable["allValue"], ".+")
                     self.assertEqual(variable["refresh"], 2)
-                    promql.parse(board_queries.fill(
-                        board_queries.variable_query(variable["query"]["query"]), {}))
+                    promql.parse(
+                        board_queries.fill(
+                            board_queries.variable_query(variable["query"]["query"]), {}
+                        )
+                    )
 
 
 class Queries(unittest.TestCase):
@@ -310,8 +336,10 @@ class RealPrometheus(unittest.TestCase):
         jobs = []
         for name, pages in scenes.SCENES.items():
             addresses = [
-                cls.stack.enter_context(servers.HttpServer(
-                    lambda _method, _path, _body, page=page: scenes.render(page(time.time())))
+                cls.stack.enter_context(
+                    servers.HttpServer(
+                        lambda _method, _path, _body, page=page: scenes.render(page(time.time()))
+                    )
                 ).address
                 for page in pages
             ]
@@ -321,11 +349,16 @@ class RealPrometheus(unittest.TestCase):
             jobs.append({"job_name": name, "static_configs": [{"targets": addresses}]})
         hurried_rules.write(folder / "rules.yml")
         try:
-            cls.prometheus = cls.stack.enter_context(servers.Prometheus(folder, {
-                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                "rule_files": [str(folder / "rules.yml")],
-                "scrape_configs": jobs,
-            }))
+            cls.prometheus = cls.stack.enter_context(
+                servers.Prometheus(
+                    folder,
+                    {
+                        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                        "rule_files": [str(folder / "rules.yml")],
+                        "scrape_configs": jobs,
+                    },
+                )
+            )
         except BaseException:
             cls.stack.close()
             raise
@@ -335,8 +368,7 @@ class RealPrometheus(unittest.TestCase):
         cls.stack.close()
 
     def ask_everywhere(self, query: board_queries.BoardQuery) -> dict[str, list[dict]]:
-        return {
-            scene: self.prometheus.query(query.filled(job=scene)) for scene in scenes.SCENES}
+        return {scene: self.prometheus.query(query.filled(job=scene)) for scene in scenes.SCENES}
 
     def test_every_query_is_answered_somewhere_and_refused_nowhere(self):
         queries = board_queries.all_queries()
@@ -374,13 +406,13 @@ class RealPrometheus(unittest.TestCase):
         """What the first line of the overview says, scene by scene."""
         expected = {
             #            backups prune stuck damaged unread blind
-            "free":      (0, 0, 0, 0, 0, 0),
-            "shared":    (0, 1, 0, 0, 0, 0),
+            "free": (0, 0, 0, 0, 0, 0),
+            "shared": (0, 1, 0, 0, 0, 0),
             "exclusive": (1, 2, 0, 0, 0, 0),
-            "stuck":     (2, 3, 2, 2, 0, 0),
-            "outage":    (0, 1, 0, 0, 3, 1),
-            "pair":      (1, 1, 0, 0, 0, 0),
-            "shards":    (1, 2, 1, 0, 0, 0),
+            "stuck": (2, 3, 2, 2, 0, 0),
+            "outage": (0, 1, 0, 0, 3, 1),
+            "pair": (1, 1, 0, 0, 0, 0),
+            "shards": (1, 2, 1, 0, 0, 0),
         }
         board = board_queries.boards()["overview.json"]
         stats = [q for q in board_queries.queries(board) if q.panel and q.panel["type"] == "stat"]
@@ -389,7 +421,8 @@ class RealPrometheus(unittest.TestCase):
         def counts(scene):
             return tuple(
                 int(float(self.prometheus.query(stat.filled(job=scene))[0]["value"][1]))
-                for stat in stats)
+                for stat in stats
+            )
 
         for scene, wanted in expected.items():
             with self.subTest(scene):
@@ -401,12 +434,20 @@ class RealPrometheus(unittest.TestCase):
     def test_the_timeline_shows_the_state(self):
         board = board_queries.boards()["overview.json"]
         timeline = next(
-            q for q in board_queries.queries(board)
-            if q.panel and q.panel["type"] == "state-timeline")
+            q
+            for q in board_queries.queries(board)
+            if q.panel and q.panel["type"] == "state-timeline"
+        )
         for scene, target, state in (
-            ("free", "a", 0), ("shared", "a", 1), ("exclusive", "a", 2), ("outage", "a", 3)):
+            ("free", "a", 0),
+            ("shared", "a", 1),
+            ("exclusive", "a", 2),
+            ("outage", "a", 3),
+        ):
             with self.subTest(scene):
+
                 def shown():
                     found = self.prometheus.query(timeline.filled(job=scene, target=target))
                     return [sample["value"][1] for sample in found] == [str(state)]
+
                 servers.wait_for(f"state {state}", shown, 30)
