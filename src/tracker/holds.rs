@@ -147,10 +147,12 @@ impl Memory {
                 let (no, origin) = match index.cmp(&keeper) {
                     Ordering::Less => (None, left_behind.clone()),
                     Ordering::Equal => (Some(no), None),
-                    Ordering::Greater if index == newest => {
-                        (None, pending.clone().filter(continues))
+                    Ordering::Greater => {
+                        let known = pending.clone().filter(|_| index == newest).filter(continues);
+                        let first = part.first();
+                        let apart = || first.map(|file| Origin::apart(file, &self.names, &time));
+                        (None, known.or_else(apart))
                     }
-                    Ordering::Greater => (None, None),
                 };
                 let no = no.unwrap_or_else(|| {
                     self.holds_made += 1;
@@ -300,13 +302,29 @@ impl Memory {
 }
 
 impl Origin {
-    /// What a hold is known of whose first file is this one.
+    /// What is known of a hold whose first file is this one.
     fn of(file: &File<'_>, names: &BTreeMap<LockId, Name>) -> Self {
+        names.get(file.id()).map_or_else(|| Self::unknown(file), |name| Self::new(file, name))
+    }
+
+    /// The same of one that lies above a gap.
+    fn apart(file: &File<'_>, names: &BTreeMap<LockId, Name>, time: &LookTime) -> Self {
+        let above = |name: &Name| Self::new(file, name).above(&time.policy, name);
+        names.get(file.id()).map_or_else(|| Self::unknown(file), above)
+    }
+
+    /// Above a gap nothing is seen to start when nobody looked for so long that the gap may be
+    /// full of refreshes.
+    fn above(self, policy: &LeasePolicy, name: &Name) -> Self {
+        let unseen = name.not_before.map(|before| name.first_seen.duration_since(before));
+        let starts =
+            self.starts && unseen.is_some_and(|unseen| unseen <= signed(policy.stale_limit));
+        Self { starts, ..self }
+    }
+
+    fn unknown(file: &File<'_>) -> Self {
         let (since, first) = (file.written.at, file.id().clone());
-        names.get(file.id()).map_or(
-            Self { first, since, since_is_exact: false, starts: false, tip: None },
-            |name| Self::new(file, name),
-        )
+        Self { first, since, since_is_exact: false, starts: false, tip: None }
     }
 
     fn new(file: &File<'_>, name: &Name) -> Self {
@@ -383,7 +401,8 @@ impl Held {
                 self.settled = Some(*written);
             }
             if !name.settled {
-                let first = pending.take().unwrap_or_else(|| Origin::new(file, name));
+                let first =
+                    pending.take().unwrap_or_else(|| Origin::new(file, name).above(policy, name));
                 pending = Some(Origin { tip: Some(*written), ..first });
             }
             if name.behind == Some(turn) {

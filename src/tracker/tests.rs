@@ -261,6 +261,7 @@ fn thirty_runs_that_may_not_delete_are_thirty_holds() {
 fn what_lies_behind_a_gap_in_two_looks_running_is_a_hold_of_its_own() {
     let mut watch = Watch::new();
     watch.look(0, &[shared("dead", "pod", 0)]);
+    watch.look(H - 60, &[shared("dead", "pod", 0)]);
     // A look-alike starts an hour later: same host name, pid 1 as well.
     let old = shared("dead", "pod", 0);
     let seen = watch.look(H + 60, &[old.clone(), shared("a", "pod", H + 30)]);
@@ -271,7 +272,7 @@ fn what_lies_behind_a_gap_in_two_looks_running_is_a_hold_of_its_own() {
     assert_eq!(seen.holds[0].held_since, at(0));
     assert_eq!(seen.holds[0].refreshed_at, at(0));
     assert_eq!(seen.holds[1].held_since, at(H + 30));
-    assert!(!seen.holds[1].since_is_exact, "an hour passed between the looks before it");
+    assert!(seen.holds[1].since_is_exact);
     assert_eq!(watch.counters().holds_started.shared, 1);
     // The live one goes on and ends; the dead one stays.
     let seen = watch.look(H + 400, &[old.clone(), shared("b", "pod", H + 330)]);
@@ -314,6 +315,20 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
     assert_eq!(since, [(at(30), at(30)), (at(30), at(30 + 2700))]);
     assert_eq!(watch.counters().holds_started.exclusive, 1);
     assert_eq!(watch.counters().refreshes, 9);
+}
+
+#[test]
+fn a_gap_in_which_nobody_looked_shows_no_start() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let old = shared("old", "p", 30);
+    watch.look(60, std::slice::from_ref(&old));
+    // Its delete was lost, and then nobody looked for an hour of refreshes.
+    for round in 0..2 {
+        watch.look(H + round * 60, &[old.clone(), shared("new", "p", H - 30)]);
+    }
+    assert_eq!(watch.seen().holds.len(), 2);
+    assert_eq!(watch.counters().holds_started.shared, 1);
 }
 
 #[test]

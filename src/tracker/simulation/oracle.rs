@@ -19,7 +19,7 @@ pub struct Oracle {
     keys: BTreeMap<String, KeySeen>,
     runs: PerMode<Option<RunSeen>>,
     counters: TargetCounters,
-    starts_before: Option<(u64, u64, u64)>,
+    starts_before: Option<(u64, u64)>,
     looks: u64,
     /// How often a look did not return a file that was there.
     hidden: u64,
@@ -109,15 +109,19 @@ impl Oracle {
             && old.refreshes <= new.refreshes
             && old.stale_removals <= new.stale_removals;
         ensure!(grew, "counters went back: {old:?} then {new:?}");
-        let now = (world.starts, world.refreshes, world.ambiguous);
-        let before = *self.starts_before.get_or_insert(now);
+        self.counters = *new;
+        let Some(found) = found else { return Ok(()) };
+        // The first look cannot have listed what was written after it began.
+        let young = world.files.iter().filter(|file| file.written >= found.began).count() as u64;
+        let now = (world.starts, world.refreshes);
+        let before = *self
+            .starts_before
+            .get_or_insert((now.0.saturating_sub(young), now.1.saturating_sub(young)));
         // A lock taken away before this life may come back in it.
-        let happened = (now.0 - before.0, now.1 - before.1, now.2);
-        if let Some(found) = found {
-            let there = world.there(found.listed);
-            let hidden = |file: &&usize| !found.files.contains_key(&world.files[**file].name);
-            self.hidden += there.iter().filter(hidden).count() as u64;
-        }
+        let happened = (now.0 - before.0, now.1 - before.1, world.ambiguous);
+        let there = world.there(found.listed);
+        let hidden = |file: &&usize| !found.files.contains_key(&world.files[**file].name);
+        self.hidden += there.iter().filter(hidden).count() as u64;
         // What began just before the first look of this life is not counted by it.
         let (starts, refreshes) = (total(new.holds_started), new.refreshes);
         ensure!(
@@ -125,7 +129,6 @@ impl Oracle {
                 && refreshes <= happened.1 + happened.0 + self.hidden,
             "{starts} starts and {refreshes} refreshes counted, {happened:?} happened"
         );
-        self.counters = *new;
         Ok(())
     }
 
