@@ -111,9 +111,12 @@ impl Memory {
         time: LookTime,
         found: &mut Found,
     ) {
-        // The storage's times order what was there at the first look with equal own times.
-        let order = |file: &File<'_>| (file.written.at, file.lock.stub.stored_at);
-        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id())));
+        // What came with one look is in the order of the storage's times, else of its own.
+        files.sort_by(|a, b| {
+            let order =
+                |file: &File<'_>| (file.written.at, file.lock.stub.stored_at, file.written.own);
+            order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id()))
+        });
         self.attach(key, &mut files);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {

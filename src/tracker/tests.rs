@@ -318,6 +318,25 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
 }
 
 #[test]
+fn leftovers_of_a_clock_ahead_that_come_with_one_look_are_one_hold() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    watch.look(60, &[shared("x", "p", 3 * H + 30)]);
+    // Nobody looked for 50 minutes; the names are in the opposite order of the times.
+    let files: Vec<_> = (0..11)
+        .map(|n| match n {
+            0 => shared("x", "p", 3 * H + 30),
+            n => shared(&format!("f{}", 20 - n), "p", 3 * H + 30 + n * 300),
+        })
+        .collect();
+    for seconds in [3060, 3120, 3180] {
+        let seen = watch.look(seconds, &files);
+        assert_eq!(seen.holds.len(), 1);
+        assert_eq!(seen.holds[0].files[0], LockId::new("f10"));
+    }
+}
+
+#[test]
 fn a_gap_in_which_nobody_looked_shows_no_start() {
     let mut watch = Watch::new();
     watch.look(0, &[]);
