@@ -37,6 +37,8 @@ pub(super) struct Held {
     newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     settled: Option<Written>,
+    /// Its first file is accounted for.
+    begun: bool,
     /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pending: Option<Origin>,
     keeps_old_time: bool,
@@ -141,11 +143,10 @@ impl Memory {
             let newest = parts.len() - 1;
             for (index, part) in parts.into_iter().enumerate() {
                 let continues = |origin: &Origin| {
-                    part.first().is_some_and(|file| {
-                        let tip = origin.tip;
-                        *file.id() != origin.first
-                            && tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
-                    })
+                    let follows = |file: &File<'_>| {
+                        origin.tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
+                    };
+                    part.first().is_some_and(|file| *file.id() == origin.first || follows(file))
                 };
                 let (no, origin) = match index.cmp(&keeper) {
                     Ordering::Less => (None, left_behind.clone()),
@@ -166,12 +167,17 @@ impl Memory {
         }
     }
 
-    /// Gives files of new names to the hold of this key that was refreshed last, whether its files
-    /// are still there or not: no look needs to see both files of a refresh. Without any hold
-    /// they begin one.
+    /// Gives files of new names to the hold of this key whose newest file is gone, of several to
+    /// the one refreshed last; when none is gone, as while both files of a refresh are there, to
+    /// the one refreshed last. Without any hold they begin one.
     fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>]) {
         let holds = self.holds.get(key).into_iter().flatten();
-        let last = holds.max_by_key(|held| (held.newest.at, held.no)).map(|held| held.no);
+        let is_there = |held: &Held| {
+            let newest = held.files.first().and_then(|id| self.names.get(id));
+            newest.is_some_and(|name| name.turn == self.turn)
+        };
+        let last = holds.max_by_key(|held| (!is_there(held), held.newest.at, held.no));
+        let last = last.map(|held| held.no);
         let no = last.unwrap_or_else(|| {
             self.holds_made += 1;
             self.holds_made
@@ -223,7 +229,9 @@ impl Memory {
         let is_new = index.is_none();
         let index = index.unwrap_or_else(|| {
             let origin = origin.clone().unwrap_or_else(|| Origin::of(oldest, &self.names));
-            held.push(Held::new(no, newest, &origin, time));
+            let mut new = Held::new(no, newest, &origin, time);
+            new.begun = origin.first != *oldest.id();
+            held.push(new);
             held.len() - 1
         });
         let held = &mut held[index];
@@ -366,6 +374,7 @@ impl Held {
             gone: None,
             newest: newest.written,
             settled: origin.tip,
+            begun: false,
             pending: None,
             keeps_old_time: false,
             stale: false,
@@ -396,9 +405,10 @@ impl Held {
             let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
             if !name.settled && (follows || !below_gap) {
                 name.settled = true;
-                if name.not_before.is_some() && self.settled.is_some() {
+                if name.not_before.is_some() && self.begun {
                     refreshes += 1;
                 }
+                self.begun = true;
             }
             if name.settled && self.settled.is_none_or(|tip| tip.at <= written.at) {
                 self.settled = Some(*written);

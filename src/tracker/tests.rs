@@ -337,6 +337,35 @@ fn leftovers_of_a_clock_ahead_that_come_with_one_look_are_one_hold() {
 }
 
 #[test]
+fn a_leftover_above_a_gap_does_not_make_its_holder_seem_to_start() {
+    let mut watch = Watch::new();
+    let old = [shared("old", "p", -2 * H), shared("left", "p", -25 * MIN)];
+    let with = |file| old.iter().cloned().chain([file]).collect::<Vec<_>>();
+    watch.look(0, &with(shared("a", "p", -60)));
+    for (seconds, id) in [(600, "b"), (900, "c"), (1200, "d")] {
+        watch.look(seconds, &with(shared(id, "p", seconds - 60)));
+    }
+    let seen = watch.seen();
+    assert_eq!(seen.holds.last().unwrap().held_since, at(-25 * MIN));
+    let counters = watch.counters();
+    assert_eq!((counters.holds_started.shared, counters.refreshes), (0, 3));
+}
+
+#[test]
+fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
+    let mut watch = Watch::new();
+    // Both were there at the first look; the living one's clock is 3 hours behind.
+    let dead = shared("dead", "pod", -MIN);
+    for seconds in [60, 120] {
+        watch.look(seconds, &[dead.clone(), shared("a", "pod", -3 * H)]);
+    }
+    let seen = watch.look(360, &[dead, shared("b", "pod", 300 - 3 * H)]);
+    assert_eq!(seen.holds.len(), 2);
+    assert_eq!(watch.counters().holds_started.shared, 0);
+    assert_eq!(seen.holds.iter().map(|hold| hold.refreshes).sum::<u64>(), 1);
+}
+
+#[test]
 fn a_gap_in_which_nobody_looked_shows_no_start() {
     let mut watch = Watch::new();
     watch.look(0, &[]);
