@@ -119,7 +119,7 @@ impl Memory {
                 |file: &File<'_>| (file.written.at, file.lock.stub.stored_at, file.written.own);
             order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id()))
         });
-        self.attach(key, &mut files);
+        self.attach(key, &mut files, &time.policy);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
             by_hold.entry(file.hold.unwrap_or_default()).or_default().push(file);
@@ -167,16 +167,20 @@ impl Memory {
         }
     }
 
-    /// Gives files of new names to the hold of this key whose newest file is gone, of several to
-    /// the one refreshed last; when none is gone, as while both files of a refresh are there, to
-    /// the one refreshed last. Without any hold they begin one.
-    fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>]) {
+    /// Gives files of new names to a hold of this key, or to a new one when there is none. Of
+    /// several holds it is one that they follow without a gap, rather one whose newest file is
+    /// gone, as a refresh leaves it, and rather one that was refreshed later.
+    fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>], policy: &LeasePolicy) {
+        let Some(new) = files.iter().find(|file| file.hold.is_none()) else { return };
         let holds = self.holds.get(key).into_iter().flatten();
         let is_there = |held: &Held| {
             let newest = held.files.first().and_then(|id| self.names.get(id));
             newest.is_some_and(|name| name.turn == self.turn)
         };
-        let last = holds.max_by_key(|held| (!is_there(held), held.newest.at, held.no));
+        let last = holds.max_by_key(|held| {
+            let follows = !is_gap(held.newest, new.written, policy);
+            (follows, !is_there(held), held.newest.at, held.no)
+        });
         let last = last.map(|held| held.no);
         let no = last.unwrap_or_else(|| {
             self.holds_made += 1;
