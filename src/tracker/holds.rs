@@ -130,6 +130,8 @@ impl Memory {
             let left_behind = whole.map(Held::left_behind);
             let pending = whole.and_then(|held| held.pending.clone());
             let tip = whole.and_then(|held| held.settled);
+            let replaced = whole.is_some_and(|held| held.is_replaced(&self.names, self.turn));
+            let newest = parts.len() - 1;
             // The part that is accounted for, or follows upon what is, goes on; what is older was
             // left behind, what is newer began by itself.
             let goes_on = |part: &Vec<File<'_>>| {
@@ -139,8 +141,10 @@ impl Memory {
                     |tip| part.first().is_some_and(|file| !is_gap(tip, file.written, &time.policy));
                 part.iter().any(settled) || tip.is_some_and(follows)
             };
-            let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
-            let newest = parts.len() - 1;
+            let keeper = match replaced {
+                true => newest,
+                false => parts.iter().rposition(goes_on).unwrap_or(0),
+            };
             for (index, part) in parts.into_iter().enumerate() {
                 let continues = |origin: &Origin| {
                     let follows = |file: &File<'_>| {
@@ -354,6 +358,13 @@ impl Origin {
 }
 
 impl Held {
+    /// Its newest file is gone, as a refresh leaves it, however late it came. Nothing is known
+    /// of that while it has two parts that wait to be told apart.
+    fn is_replaced(&self, names: &BTreeMap<LockId, Name>, turn: u64) -> bool {
+        let newest = self.files.first().and_then(|id| names.get(id));
+        self.pending.is_none() && newest.is_some_and(|name| name.turn != turn)
+    }
+
     /// What is known of the part of this hold that is left behind.
     fn left_behind(&self) -> Origin {
         Origin {
@@ -399,6 +410,7 @@ impl Held {
         turn: u64,
         policy: &LeasePolicy,
     ) -> u64 {
+        let replaced = self.is_replaced(names, turn);
         let mut refreshes = 0;
         let mut below_gap = false;
         let mut pending: Option<Origin> = None;
@@ -406,7 +418,7 @@ impl Held {
             let written = &file.written;
             let Some(name) = names.get_mut(file.id()) else { continue };
             name.hold = Some(self.no);
-            let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
+            let follows = replaced || self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
             if !name.settled && (follows || !below_gap) {
                 name.settled = true;
                 if name.not_before.is_some() && self.begun {

@@ -352,6 +352,24 @@ fn a_leftover_above_a_gap_does_not_make_its_holder_seem_to_start() {
 }
 
 #[test]
+fn a_late_refresh_beside_a_leftover_is_no_start() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let left = shared("left", "p", 30);
+    watch.look(60, std::slice::from_ref(&left));
+    watch.look(360, &[left.clone(), shared("a", "p", 330)]);
+    watch.look(30 * MIN, &[left.clone(), shared("a", "p", 330)]);
+    // It slept; one look saw `a`, the next one its refresh of 33 minutes later.
+    for minute in [39, 40, 41] {
+        watch.look(minute * MIN, &[left.clone(), shared("b", "p", 330 + 33 * MIN)]);
+    }
+    let counters = watch.counters();
+    assert_eq!((counters.holds_started.shared, counters.refreshes), (1, 2));
+    assert_eq!(watch.seen().holds.len(), 2);
+    assert_eq!(watch.seen().holds[1].held_since, at(30));
+}
+
+#[test]
 fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
     let mut watch = Watch::new();
     // Both were there at the first look; the living one's clock is 3 hours behind.

@@ -30,12 +30,15 @@ struct NameSeen {
     look: u64,
 }
 
+#[derive(Default)]
 struct KeySeen {
     /// The look that returned it last.
     look: u64,
     /// Begin of the look that missed it before it came.
     clear: Option<i64>,
     since: BTreeSet<Timestamp>,
+    /// The same one look before: of two holds one may be missed once.
+    since_before: BTreeSet<Timestamp>,
     first: i64,
     /// Whether it had more than one hold in each of the last three looks that returned it.
     parts: [bool; 3],
@@ -257,13 +260,7 @@ impl Oracle {
         // A sealed file may hide a holder, so it neither came nor went as far as is known.
         for (file, _) in found.files.values().filter(|(_, sealed)| *sealed) {
             let known = self.keys.entry(world.key(world.files[*file].process));
-            let first = KeySeen {
-                look,
-                clear,
-                since: BTreeSet::new(),
-                first: found.ended,
-                parts: [false; 3],
-            };
+            let first = KeySeen { look, clear, first: found.ended, ..KeySeen::default() };
             known.or_insert(first).look = look;
         }
         for event in events.iter().filter(|event| event.kind == EventKind::Released) {
@@ -298,7 +295,9 @@ impl Oracle {
         match self.keys.get_mut(key) {
             Some(known) => {
                 ensure!(
-                    known.since.is_empty() || known.since.contains(&earliest),
+                    known.since.is_empty()
+                        || known.since.contains(&earliest)
+                        || known.since_before.contains(&earliest),
                     "{key} is held since {earliest}, before it was {:?}",
                     known.since
                 );
@@ -307,7 +306,7 @@ impl Oracle {
                     // the older may have ended.
                     known.first = found.ended;
                 }
-                known.since = since;
+                known.since_before = std::mem::replace(&mut known.since, since);
                 known.parts = [holds.len() > 1, known.parts[0], known.parts[1]];
                 known.look = self.looks;
                 ensure!(earliest <= moment(known.first), "{key} is held from after first sight");
@@ -323,13 +322,8 @@ impl Oracle {
                     let gap = found.ended - clear;
                     ensure!(!exact || gap <= 5 * MINUTE, "{key}: nobody looked for {gap} ms");
                 }
-                let known = KeySeen {
-                    look: self.looks,
-                    clear,
-                    since,
-                    first: found.ended,
-                    parts: [false; 3],
-                };
+                let (look, first) = (self.looks, found.ended);
+                let known = KeySeen { look, clear, since, first, ..KeySeen::default() };
                 self.keys.insert(key.to_string(), known);
             }
         }
