@@ -37,6 +37,8 @@ pub(super) struct Held {
     newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     settled: Option<Written>,
+    /// Its first file is accounted for.
+    begun: bool,
     /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pending: Option<Origin>,
     keeps_old_time: bool,
@@ -111,10 +113,13 @@ impl Memory {
         time: LookTime,
         found: &mut Found,
     ) {
-        // The storage's times order what was there at the first look with equal own times.
-        let order = |file: &File<'_>| (file.written.at, file.lock.stub.stored_at);
-        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id())));
-        self.attach(key, &mut files);
+        // What came with one look is in the order of the storage's times, else of its own.
+        files.sort_by(|a, b| {
+            let order =
+                |file: &File<'_>| (file.written.at, file.lock.stub.stored_at, file.written.own);
+            order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id()))
+        });
+        self.attach(key, &mut files, &time.policy);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
             by_hold.entry(file.hold.unwrap_or_default()).or_default().push(file);
@@ -125,6 +130,8 @@ impl Memory {
             let left_behind = whole.map(Held::left_behind);
             let pending = whole.and_then(|held| held.pending.clone());
             let tip = whole.and_then(|held| held.settled);
+            let replaced = whole.is_some_and(|held| held.is_replaced(&self.names, self.turn));
+            let newest = parts.len() - 1;
             // The part that is accounted for, or follows upon what is, goes on; what is older was
             // left behind, what is newer began by itself.
             let goes_on = |part: &Vec<File<'_>>| {
@@ -134,23 +141,26 @@ impl Memory {
                     |tip| part.first().is_some_and(|file| !is_gap(tip, file.written, &time.policy));
                 part.iter().any(settled) || tip.is_some_and(follows)
             };
-            let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
-            let newest = parts.len() - 1;
+            let keeper = match replaced {
+                true => newest,
+                false => parts.iter().rposition(goes_on).unwrap_or(0),
+            };
             for (index, part) in parts.into_iter().enumerate() {
                 let continues = |origin: &Origin| {
-                    part.first().is_some_and(|file| {
-                        let tip = origin.tip;
-                        *file.id() != origin.first
-                            && tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
-                    })
+                    let follows = |file: &File<'_>| {
+                        origin.tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
+                    };
+                    part.first().is_some_and(|file| *file.id() == origin.first || follows(file))
                 };
                 let (no, origin) = match index.cmp(&keeper) {
                     Ordering::Less => (None, left_behind.clone()),
                     Ordering::Equal => (Some(no), None),
-                    Ordering::Greater if index == newest => {
-                        (None, pending.clone().filter(continues))
+                    Ordering::Greater => {
+                        let known = pending.clone().filter(|_| index == newest).filter(continues);
+                        let first = part.first();
+                        let apart = || first.map(|file| Origin::apart(file, &self.names, &time));
+                        (None, known.or_else(apart))
                     }
-                    Ordering::Greater => (None, None),
                 };
                 let no = no.unwrap_or_else(|| {
                     self.holds_made += 1;
@@ -161,12 +171,21 @@ impl Memory {
         }
     }
 
-    /// Gives files of new names to the hold of this key that was refreshed last, whether its files
-    /// are still there or not: no look needs to see both files of a refresh. Without any hold
-    /// they begin one.
-    fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>]) {
+    /// Gives files of new names to a hold of this key, or to a new one when there is none. Of
+    /// several holds it is one that they follow without a gap, rather one whose newest file is
+    /// gone, as a refresh leaves it, and rather one that was refreshed later.
+    fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>], policy: &LeasePolicy) {
+        let Some(new) = files.iter().find(|file| file.hold.is_none()) else { return };
         let holds = self.holds.get(key).into_iter().flatten();
-        let last = holds.max_by_key(|held| (held.newest.at, held.no)).map(|held| held.no);
+        let is_there = |held: &Held| {
+            let newest = held.files.first().and_then(|id| self.names.get(id));
+            newest.is_some_and(|name| name.turn == self.turn)
+        };
+        let last = holds.max_by_key(|held| {
+            let follows = !is_gap(held.newest, new.written, policy);
+            (follows, !is_there(held), held.newest.at, held.no)
+        });
+        let last = last.map(|held| held.no);
         let no = last.unwrap_or_else(|| {
             self.holds_made += 1;
             self.holds_made
@@ -218,7 +237,9 @@ impl Memory {
         let is_new = index.is_none();
         let index = index.unwrap_or_else(|| {
             let origin = origin.clone().unwrap_or_else(|| Origin::of(oldest, &self.names));
-            held.push(Held::new(no, newest, &origin, time));
+            let mut new = Held::new(no, newest, &origin, time);
+            new.begun = origin.first != *oldest.id();
+            held.push(new);
             held.len() - 1
         });
         let held = &mut held[index];
@@ -300,13 +321,29 @@ impl Memory {
 }
 
 impl Origin {
-    /// What a hold is known of whose first file is this one.
+    /// What is known of a hold whose first file is this one.
     fn of(file: &File<'_>, names: &BTreeMap<LockId, Name>) -> Self {
+        names.get(file.id()).map_or_else(|| Self::unknown(file), |name| Self::new(file, name))
+    }
+
+    /// The same of one that lies above a gap.
+    fn apart(file: &File<'_>, names: &BTreeMap<LockId, Name>, time: &LookTime) -> Self {
+        let above = |name: &Name| Self::new(file, name).above(&time.policy, name);
+        names.get(file.id()).map_or_else(|| Self::unknown(file), above)
+    }
+
+    /// Above a gap nothing is seen to start when nobody looked for so long that the gap may be
+    /// full of refreshes.
+    fn above(self, policy: &LeasePolicy, name: &Name) -> Self {
+        let unseen = name.not_before.map(|before| name.first_seen.duration_since(before));
+        let starts =
+            self.starts && unseen.is_some_and(|unseen| unseen <= signed(policy.stale_limit));
+        Self { starts, ..self }
+    }
+
+    fn unknown(file: &File<'_>) -> Self {
         let (since, first) = (file.written.at, file.id().clone());
-        names.get(file.id()).map_or(
-            Self { first, since, since_is_exact: false, starts: false, tip: None },
-            |name| Self::new(file, name),
-        )
+        Self { first, since, since_is_exact: false, starts: false, tip: None }
     }
 
     fn new(file: &File<'_>, name: &Name) -> Self {
@@ -321,6 +358,13 @@ impl Origin {
 }
 
 impl Held {
+    /// Its newest file is gone, as a refresh leaves it, however late it came. Nothing is known
+    /// of that while it has two parts that wait to be told apart.
+    fn is_replaced(&self, names: &BTreeMap<LockId, Name>, turn: u64) -> bool {
+        let newest = self.files.first().and_then(|id| names.get(id));
+        self.pending.is_none() && newest.is_some_and(|name| name.turn != turn)
+    }
+
     /// What is known of the part of this hold that is left behind.
     fn left_behind(&self) -> Origin {
         Origin {
@@ -345,6 +389,7 @@ impl Held {
             gone: None,
             newest: newest.written,
             settled: origin.tip,
+            begun: false,
             pending: None,
             keeps_old_time: false,
             stale: false,
@@ -365,6 +410,7 @@ impl Held {
         turn: u64,
         policy: &LeasePolicy,
     ) -> u64 {
+        let replaced = self.is_replaced(names, turn);
         let mut refreshes = 0;
         let mut below_gap = false;
         let mut pending: Option<Origin> = None;
@@ -372,18 +418,20 @@ impl Held {
             let written = &file.written;
             let Some(name) = names.get_mut(file.id()) else { continue };
             name.hold = Some(self.no);
-            let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
+            let follows = replaced || self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
             if !name.settled && (follows || !below_gap) {
                 name.settled = true;
-                if name.not_before.is_some() && self.settled.is_some() {
+                if name.not_before.is_some() && self.begun {
                     refreshes += 1;
                 }
+                self.begun = true;
             }
             if name.settled && self.settled.is_none_or(|tip| tip.at <= written.at) {
                 self.settled = Some(*written);
             }
             if !name.settled {
-                let first = pending.take().unwrap_or_else(|| Origin::new(file, name));
+                let first =
+                    pending.take().unwrap_or_else(|| Origin::new(file, name).above(policy, name));
                 pending = Some(Origin { tip: Some(*written), ..first });
             }
             if name.behind == Some(turn) {
