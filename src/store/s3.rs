@@ -184,6 +184,11 @@ impl Plan {
                 .map_err(http::secret)?
                 .map(|region| region.to_string()),
         };
+        let named = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if let Some(region) = region.as_deref().filter(|region| !region.chars().all(named)) {
+            let cause = format!("{region:?} is no region");
+            return Err(StoreError::new(CONFIG, "read the region", cause, ""));
+        }
         let keys = if anonymous { Keys::Anonymous } else { Keys::of(environment)? };
         Ok(Self { at: at.clone(), keys, region, virtual_host })
     }
@@ -207,11 +212,21 @@ impl Plan {
         limits: Limits,
     ) -> Result<Arc<Objects>, StoreError> {
         let shown = Location::S3(self.at.clone()).to_string();
+        let endpoint = self.endpoint(region);
+        // `object_store` and `reqwest` panic on what these refuse.
+        if endpoint.parse::<hyper::Uri>().is_err() || url::Url::parse(&endpoint).is_err() {
+            return Err(StoreError::new(
+                CONFIG,
+                format!("open {shown}"),
+                "the bucket's name cannot be a part of a host name",
+                "Set the option s3.bucket-lookup=path.",
+            ));
+        }
         let mut builder = AmazonS3Builder::new()
             .with_http_connector(wire.clone())
             .with_retry(limits.retries())
             .with_allow_http(self.at.plain_http)
-            .with_endpoint(self.endpoint(region))
+            .with_endpoint(endpoint)
             .with_virtual_hosted_style_request(self.virtual_host)
             .with_bucket_name(&self.at.bucket)
             .with_region(region);
@@ -266,6 +281,16 @@ impl Keys {
         if id.is_none() && secret.is_none() {
             id = first(["MINIO_ROOT_USER", "MINIO_ACCESS_KEY"])?;
             secret = first(["MINIO_ROOT_PASSWORD", "MINIO_SECRET_KEY"])?;
+        }
+        // They go into headers as they are, and `object_store` panics on what cannot.
+        let printable = |value: &str| value.bytes().all(|c| c.is_ascii_graphic());
+        if !id.iter().chain(&token).all(|value| printable(value)) {
+            return Err(StoreError::new(
+                CONFIG,
+                "find the S3 credentials",
+                "the access key id or the session token holds a blank or a letter beyond ASCII",
+                "Check that they were copied whole, and not swapped with the secret.",
+            ));
         }
         let cause = match (id, secret) {
             (Some(id), Some(secret)) => return Ok(Keys::Static { id, secret, token }),
@@ -390,6 +415,11 @@ mod tests {
             (vec![id], "AWS_SECRET_ACCESS_KEY is not"),
             (vec![("AWS_SECRET_KEY", "planted")], "AWS_ACCESS_KEY_ID is not"),
             (vec![id, ("AWS_SECRET_ACCESS_KEY", "planted\n")], "line break"),
+            (vec![("AWS_ACCESS_KEY_ID", "planted ü"), ("AWS_SECRET_KEY", "x")], "beyond ASCII"),
+            (
+                vec![id, ("AWS_SECRET_KEY", "x"), ("AWS_SESSION_TOKEN", "plantéd planted")],
+                "beyond ASCII",
+            ),
         ] {
             let error = of(&variables).err().expect("is incomplete");
             assert_eq!(error.kind, CONFIG);
