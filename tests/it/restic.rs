@@ -2,70 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 #![allow(clippy::disallowed_methods, reason = "makes files to be read")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
 
 use lock_exporter::cmd::demo::writer::{Fields, Form, Layout, Repository, Version};
-use lock_exporter::location::Location;
 use lock_exporter::lock::{LockEntry, SealedWhy};
-use lock_exporter::scan::{ErrorClass, Look, ScanError};
-use lock_exporter::secret::{EnvSpec, PasswordSpec, Secret};
-use lock_exporter::source::restic::derivation::DerivationBudget;
-use lock_exporter::source::{self, Context, LockSource};
-use lock_exporter::target::{PerMode, ResticSpec, SourceSpec, TargetName, TargetSpec};
-use lock_exporter::telemetry::Telemetry;
+use lock_exporter::scan::{ErrorClass, Look};
+use lock_exporter::secret::PasswordSpec;
+use lock_exporter::source::LockSource;
 
-fn context() -> Context {
-    Context {
-        telemetry: Arc::new(Telemetry::new(&["restic"], &["local"])),
-        derivations: Arc::new(DerivationBudget::new(64 << 20)),
-    }
-}
-
-/// A reader with these variables and this way to the password.
-fn reader(
-    root: &Path,
-    password: PasswordSpec,
-    env: &[(&str, &str)],
-    context: &Context,
-) -> Box<dyn LockSource> {
-    // Empty variables count as none: what runs the tests may have some of restic's own.
-    let none = ["RESTIC_PASSWORD", "RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND"];
-    let mut variables: BTreeMap<_, _> =
-        none.into_iter().map(|name| (name.to_owned(), Secret::new(""))).collect();
-    variables.extend(env.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
-    let restic = ResticSpec {
-        repository: Location::parse(root.to_str().unwrap()).unwrap(),
-        password,
-        env: EnvSpec { env: variables, env_file: None, env_dir: None },
-        options: BTreeMap::new(),
-        key_hint: None,
-        cacert: vec![],
-        insecure_tls: false,
-    };
-    let spec = TargetSpec {
-        name: TargetName::new("t").unwrap(),
-        interval: Duration::from_secs(60),
-        timeout: Duration::from_secs(30),
-        hold_limit: PerMode::default(),
-        stuck_limit: PerMode::default(),
-        host: Arc::default(),
-        source: SourceSpec::Restic(restic),
-    };
-    source::open(&spec, context)
-}
+use crate::target::{context, reader, scan};
 
 fn with_password(root: &Path, password: &str) -> Box<dyn LockSource> {
     reader(root, PasswordSpec::Inherit, &[("RESTIC_PASSWORD", password)], &context())
-}
-
-async fn scan(source: &dyn LockSource) -> Result<Look, ScanError> {
-    source.ready().await;
-    source.scan().await
 }
 
 fn words(look: &Look) -> Vec<&str> {
