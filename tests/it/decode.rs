@@ -62,8 +62,9 @@ const NAMES: &[(&str, &[&str])] = &[
     ("gid", NUMBERS),
     ("more", &["{\"a\":[1,null]}", "null", "[", "1"]),
 ];
-const AFTER: &[&str] = &["", "", "", "", "", "", " \n", "x", "{}", "\u{FEFF}", "\0"];
-const BEFORE: &[&str] = &["", "", "", "", "", "", " ", "\u{FEFF}", "[", "\u{3}"];
+const AFTER: &[&str] =
+    &["", "", "", "", "", "", "", "", "", "", " \n", "x", "{}", "\u{FEFF}", "\0"];
+const BEFORE: &[&str] = &["", "", "", "", "", "", "", "", "", "", " ", "\u{FEFF}", "[", "\u{3}"];
 const WHOLE: &[&str] = &["", "null", "{}", "[]", "\"\"", "0", "{", "[{}]"];
 
 fn text(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -75,7 +76,7 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
         .map(|_| {
             let (name, values) = NAMES[random.usize(..NAMES.len())];
             // Mostly good ones, or nearly nothing would decode.
-            let most = if random.u8(..4) == 0 { values.len() } else { 1 };
+            let most = if random.u8(..8) == 0 { values.len() } else { 1 };
             format!("\"{name}\":{}", values[random.usize(..most)])
         })
         .collect();
@@ -88,10 +89,11 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
     text
 }
 
-fn encoded(text: Vec<u8>, random: &mut fastrand::Rng) -> Vec<u8> {
-    match random.u8(..8) {
-        0..=3 => text,
-        4..=6 => [&[2][..], &zstd::bulk::compress(&text, 3).unwrap()].concat(),
+fn encoded(text: Vec<u8>, encoding: Encoding, random: &mut fastrand::Rng) -> Vec<u8> {
+    match random.u8(..16) {
+        0..=7 => text,
+        8..=14 if encoding == Encoding::Plain => text,
+        8..=14 => [&[2][..], &zstd::bulk::compress(&text, 3).unwrap()].concat(),
         _ => [&[2][..], &text].concat(),
     }
 }
@@ -154,7 +156,7 @@ fn real_restic_decodes_the_same_locks_to_the_same_content() {
         let mut decoded = 0;
         for _ in 0..CASES / 4 {
             let (repository, encoding) = &repositories[random.usize(..2)];
-            let plain = encoded(text(&mut random), &mut random);
+            let plain = encoded(text(&mut random), *encoding, &mut random);
             let name = repository.sealed(&plain).unwrap();
             let restic = restic_says(repository, &name).map(normal);
             let shown = String::from_utf8_lossy(&plain);
@@ -169,5 +171,6 @@ fn real_restic_decodes_the_same_locks_to_the_same_content() {
         parts.into_iter().map(|part| part.join().unwrap()).sum()
     });
     // Neither all nor none: the pieces are mixed well.
-    assert!((CASES / 5..CASES * 4 / 5).contains(&decoded), "{decoded} of {CASES} decoded");
+    println!("{decoded} of {CASES} decoded");
+    assert!((CASES / 5..CASES * 9 / 10).contains(&decoded), "{decoded} of {CASES} decoded");
 }
