@@ -53,8 +53,9 @@ pub struct EnvSpec {
     pub env_dir: Option<PathBuf>,
 }
 
-/// How a repository is opened.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// How a repository is opened. Of a command only the program shows in `Debug`: people do write
+/// passwords into its arguments.
+#[derive(Clone, PartialEq, Eq, Default)]
 pub enum PasswordSpec {
     /// As restic: `RESTIC_PASSWORD_COMMAND`, `RESTIC_PASSWORD_FILE`, `RESTIC_PASSWORD` of the
     /// target's environment; none of them = sealed mode.
@@ -70,6 +71,21 @@ pub enum PasswordSpec {
     MasterKeyFile(PathBuf),
     /// The empty password, asked for explicitly (restic's `--insecure-no-password`).
     Empty,
+}
+
+impl fmt::Debug for PasswordSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PasswordSpec::Inherit => f.write_str("Inherit"),
+            PasswordSpec::File(path) => write!(f, "File({})", path.display()),
+            PasswordSpec::Command(line) => {
+                write!(f, "Command({} …)", line.split_whitespace().next().unwrap_or_default())
+            }
+            PasswordSpec::Variable(name) => write!(f, "Variable({name})"),
+            PasswordSpec::MasterKeyFile(path) => write!(f, "MasterKeyFile({})", path.display()),
+            PasswordSpec::Empty => f.write_str("Empty"),
+        }
+    }
 }
 
 /// A secret, or the place it should come from, that could not be read. Always a fault of the
@@ -93,5 +109,22 @@ impl SecretError {
     /// About one file.
     fn file(what: &str, path: &Path, cause: impl Into<String>, advice: &str) -> Self {
         Self::new(format!("read {what} {}", path.display()), cause, advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_debug_output_shows_a_value() {
+        let spec = EnvSpec {
+            env: BTreeMap::from([("AWS_SECRET_ACCESS_KEY".into(), Secret::new("pl4nted"))]),
+            ..EnvSpec::default()
+        };
+        let command = PasswordSpec::Command("echo pl4nted".into());
+        let shown = format!("{spec:?} {command:?} {:?}", Opener::Password(Secret::new("pl4nted")));
+        assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && shown.contains("echo"), "{shown}");
+        assert!(!shown.contains("pl4nted"), "{shown}");
     }
 }

@@ -128,6 +128,8 @@ pub(super) fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine
     Ok(found)
 }
 
+const REPLACED: &str = "a shell would put something else for a part of this value ($… `…` ~)";
+
 struct Reader<'a> {
     rest: &'a [u8],
     line: usize,
@@ -189,9 +191,11 @@ impl<'a> Reader<'a> {
     fn value(&mut self) -> Result<Secret, BadLine> {
         let begun = self.line;
         let mut out = Zeroizing::new(Vec::with_capacity(self.rest.len().min(4096)));
+        let mut last = b'=';
         while let Some(c) = self.rest.first().copied() {
             match c {
                 b' ' | b'\t' | b'\n' | b';' => break,
+                b'~' if matches!(last, b'=' | b':') => return Err(self.bad(REPLACED)),
                 b'\r' if matches!(self.rest.get(1), Some(b'\n') | None) => break,
                 b'\'' => {
                     self.bump();
@@ -216,7 +220,7 @@ impl<'a> Reader<'a> {
                 b'\\' => {
                     self.bump();
                     match self.bump() {
-                        Some(b'\n') | None => {}
+                        Some(b'\n') | None => continue,
                         Some(c) => out.push(c),
                     }
                 }
@@ -225,6 +229,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => self.literal(&mut out)?,
             }
+            last = c;
         }
         if out.contains(&0) {
             return Err(self.bad("a value holds a zero byte"));
@@ -258,12 +263,12 @@ impl<'a> Reader<'a> {
     /// One character that stands for itself, unless a shell would put something in its place.
     fn literal(&mut self, out: &mut Vec<u8>) -> Result<(), BadLine> {
         let replaced = match self.rest {
-            [b'`', ..] => true,
+            [b'`', ..] | [b'$', b'\\', b'\n', ..] => true,
             [b'$', next, ..] => next.is_ascii_alphanumeric() || b"_{(@*#?$!-".contains(next),
             _ => false,
         };
         if replaced {
-            return Err(self.bad("a shell would replace a part of this value ($… or `…`)"));
+            return Err(self.bad(REPLACED));
         }
         out.extend(self.bump());
         Ok(())
@@ -271,106 +276,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn password_files_are_read_as_restic_reads_them() {
-        let utf16 = |bom: [u8; 2], unit: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
-            bom.into_iter().chain(text.encode_utf16().flat_map(unit)).collect()
-        };
-        for (bytes, text) in [
-            (b"pw\r\n".to_vec(), "pw"),
-            (b"  inner blank \t\n".to_vec(), "inner blank"),
-            ("\u{a0}\u{2003}pw\u{85}\u{2028}".into(), "pw"),
-            (b"\xEF\xBB\xBFpw\n".to_vec(), "pw"),
-            (utf16([0xFF, 0xFE], u16::to_le_bytes, "pässwörd\r\n"), "pässwörd"),
-            (utf16([0xFE, 0xFF], u16::to_be_bytes, "pässwörd😀"), "pässwörd😀"),
-            (b"\xFF\xFEa".to_vec(), "\u{FFFD}"),
-            (b"\n \n".to_vec(), ""),
-            (vec![b'x'; 4096], &"x".repeat(4096)),
-        ] {
-            assert_eq!(of_file(&bytes).as_slice(), text.as_bytes(), "{bytes:?}");
-        }
-        assert_eq!(of_file(b" \xFFpw\xFE ").as_slice(), b"\xFFpw\xFE");
-    }
-
-    #[test]
-    fn commands_are_split_as_restic_splits_them() {
-        for (line, parts) in [
-            ("pass show  backup/db01", vec!["pass", "show", "backup/db01"]),
-            (r#"sh -c "cat 'a b' | head""#, vec!["sh", "-c", "cat 'a b' | head"]),
-            ("a'b'c", vec!["a", "b", "c"]),
-            (r#"a\ b"#, vec!["a", "b"]),
-            (r#""a\"b""#, vec![r#"a\"b"#]),
-            ("a\u{a0}b", vec!["a", "b"]),
-        ] {
-            assert_eq!(split_command(line), Ok(parts), "{line}");
-        }
-        for line in ["", "  ", "\"\"", "'a", "a \"b"] {
-            assert!(split_command(line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn files_of_variables_mean_what_a_shell_makes_of_them() {
-        let file = b"\xEF\xBB\xBF# restic\r\n\
-            export AWS_ACCESS_KEY_ID=AKIA/+=\r\n\
-            B='single \"$HOME\" # kept'  # comment\n\
-            C=\"double \\\"\\$x\\\" \\n two\n lines\" ; D=a\\ b#c\n\
-            \texport E= F=x'y'\"z\"\n\
-            G=pa$ G2=one\\\ntwo\n\
-            export B C\n\
-            H=\xFF";
-        let found: Vec<_> = assignments(file)
-            .expect("reads")
-            .into_iter()
-            .map(|(name, value)| (name, value.expose().to_vec()))
-            .collect();
-        let want: [(&str, &[u8]); 9] = [
-            ("AWS_ACCESS_KEY_ID", b"AKIA/+="),
-            ("B", b"single \"$HOME\" # kept"),
-            ("C", b"double \"$x\" \\n two\n lines"),
-            ("D", b"a b#c"),
-            ("E", b""),
-            ("F", b"xyz"),
-            ("G", b"pa$"),
-            ("G2", b"onetwo"),
-            ("H", b"\xFF"),
-        ];
-        assert_eq!(found, want.map(|(name, value)| (name.to_owned(), value.to_vec())));
-    }
-
-    #[test]
-    fn what_only_a_running_shell_knows_is_refused_with_its_line() {
-        for (file, line) in [
-            ("A=1\nB=$HOME/x", 2),
-            ("A=\"`id`\"", 1),
-            ("A=1\n\nB=\"x\ny", 3),
-            ("A='x", 1),
-            ("A=1\nset -a", 2),
-            ("A =1", 1),
-            ("1A=x", 1),
-            ("A=x&y", 1),
-            ("=x", 1),
-        ] {
-            assert_eq!(assignments(file.as_bytes()).map_err(|e| e.line), Err(line), "{file}");
-        }
-        assert!(assignments(b"A=a\0b").is_err());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>, line: String) {
-            let _ = assignments(&bytes);
-            let _ = of_file(&bytes);
-            let _ = split_command(&line);
-            proptest::prop_assert_eq!(trim(trim(&bytes)), trim(&bytes));
-        }
-
-        #[test]
-        fn trimming_is_what_strings_do(text: String) {
-            proptest::prop_assert_eq!(trim(text.as_bytes()), text.trim().as_bytes());
-        }
-    }
-}
+mod tests;
