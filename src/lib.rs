@@ -12,11 +12,18 @@
 //! renderers. One task owns all changing state. Nothing here writes to a backend, signals a
 //! process or takes a lock.
 
+pub mod app;
+pub mod cli;
 pub mod cmd;
+pub mod config;
+pub mod evidence;
+pub mod exposition;
 pub mod judge;
+pub mod label;
 pub mod location;
 pub mod lock;
 pub mod scan;
+pub mod scanner;
 pub mod secret;
 pub mod source;
 pub mod status;
@@ -24,3 +31,4 @@ pub mod store;
 pub mod target;
 pub mod telemetry;
 pub mod tracker;
+pub mod web;

@@ -129,6 +129,14 @@ impl Location {
         }
     }
 
+    /// The same place with a local path made absolute, so that its name is unique.
+    pub fn absolute(self, folder: &std::path::Path) -> Self {
+        match self {
+            Location::Local(path) => Location::Local(folder.join(path)),
+            other => other,
+        }
+    }
+
     /// The scheme, restic's word for the backend.
     pub fn scheme(&self) -> &'static str {
         match self {

@@ -1,3 +1,94 @@
-//! The process entry.
+//! The process entry: flags, logging, the command, the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use lock_exporter::app::{self, Failure};
+use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
+use lock_exporter::{cmd, source, web};
+
+/// `check` answers Nagios with 3 for everything that is not a judgement.
+const UNKNOWN: u8 = 3;
+/// sysexits' EX_USAGE.
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version were asked for: standard output, success.
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print();
+            return if asked { ExitCode::SUCCESS } else { ExitCode::from(usage_code()) };
+        }
+    };
+    start_log(&cli.log);
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::debug!("a TLS provider is installed already");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("lock_exporter: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let checking = matches!(cli.command, Some(Command::Check(_)));
+    let code = match runtime.block_on(run(&cli)) {
+        Ok(code) => code,
+        Err(failure) => {
+            let (error, code) = match failure {
+                Failure::Usage(error) => (error, USAGE),
+                Failure::Other(error) => (error, 1),
+            };
+            eprintln!("lock_exporter: {error:#}");
+            if checking { UNKNOWN } else { code }
+        }
+    };
+    // A thread that hangs in a dead file system must not keep the process.
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}
+
+/// The parser failed, so the command line itself has to tell whether it was a `check`.
+fn usage_code() -> u8 {
+    let checking = std::env::args().skip(1).any(|arg| arg == "check");
+    if checking { UNKNOWN } else { USAGE }
+}
+
+async fn run(cli: &Cli) -> Result<u8, Failure> {
+    match &cli.command {
+        None => {
+            let config = app::configuration(cli).await?;
+            let listeners = web::listen(&cli.web.listen).await?;
+            app::run(config, &cli.web, listeners, source::open, app::signals()?).await?;
+            Ok(0)
+        }
+        Some(Command::Check(check)) => cmd::check::run(cli, check).await,
+        Some(Command::Demo(demo)) => {
+            cmd::demo::run(cli, demo).await.map(|()| 0).map_err(Into::into)
+        }
+    }
+}
+
+fn start_log(log: &Log) {
+    use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    let level = match log.level {
+        LogLevel::Debug => "lock_exporter=debug,warn",
+        LogLevel::Info => "lock_exporter=info,warn",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    };
+    let registry = tracing_subscriber::registry().with(EnvFilter::new(level));
+    match log.format {
+        LogFormat::Logfmt => registry
+            .with(tracing_logfmt::builder().with_target(false).layer().with_writer(std::io::stderr))
+            .init(),
+        LogFormat::Json => registry
+            .with(tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr))
+            .init(),
+    }
+}

@@ -70,6 +70,9 @@ impl Ignored {
 pub struct Facts {
     /// True when no lock file can be opened because there is no key (yet): holders unknown.
     pub sealed: bool,
+    /// True when that is only until a key derivation ends, see
+    /// [`crate::source::LockSource::ready`].
+    pub key_pending: bool,
     /// More about the target for the page and JSON, e.g. `repository_version` → `2`. Few, short.
     pub details: BTreeMap<&'static str, Arc<str>>,
 }

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
+use crate::judge::dated;
 use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
 use crate::scan::{Facts, Ignored, ScanError};
 use crate::target::{PerMode, TargetName, TargetSpec};
@@ -78,7 +79,7 @@ impl TargetStatus {
     /// What was seen, unless it is so old at `now` that it must not be shown any more: over
     /// `hold`, whether scans fail or just do not happen.
     pub fn seen_at(&self, now: Timestamp, hold: Duration) -> Option<&Arc<Seen>> {
-        let hold = jiff::SignedDuration::try_from(hold).unwrap_or(jiff::SignedDuration::MAX);
+        let hold = SignedDuration::try_from(hold).unwrap_or(SignedDuration::MAX);
         self.seen().filter(|seen| now.duration_since(seen.at) <= hold)
     }
 
@@ -112,9 +113,9 @@ pub struct Seen {
     /// Since when a new lock of each mode would have been refused at every look; absent while it
     /// would be granted, and while that is not known.
     pub blocked_since: PerMode<Option<Timestamp>>,
-    /// A lock's own time minus its storage time, of the lock with the largest difference among
-    /// those whose name is known for less than the stale limit, in nanosecond precision.
-    pub clock_skew: Option<jiff::SignedDuration>,
+    /// [`SeenEntry::clock_skew`] of the lock with the largest one among those whose name is known
+    /// for less than the stale limit.
+    pub clock_skew: Option<SignedDuration>,
     /// Names that are no locks.
     pub ignored: Ignored,
     /// What is known about the target itself.
@@ -128,11 +129,40 @@ pub struct Seen {
 pub struct SeenEntry {
     /// What the scan found.
     pub entry: LockEntry,
-    /// End of the first scan that saw this name.
+    /// End of the first scan that saw this name. It survives one look without the name.
     pub first_seen: Timestamp,
     /// Start of the last successful scan that did not see it; absent when it was there at the
     /// first look. A lock's own time is moved into `[not_before, first_seen]` for holds.
     pub not_before: Option<Timestamp>,
+}
+
+impl SeenEntry {
+    /// When it was written or last refreshed, on the exporter's clock: its own time (else the
+    /// storage's, else first sight) moved between the last look that did not see its name and
+    /// the first that did. So a holder's wrong clock neither hides a dead lock nor condemns a
+    /// live one from the first refresh on that was seen.
+    pub fn refreshed_at(&self) -> Timestamp {
+        let mut at = dated(&self.entry, self.first_seen);
+        if let Some(not_before) = self.not_before {
+            at = at.max(not_before);
+        }
+        at.min(self.first_seen)
+    }
+
+    /// How far the clock that dates a lock is from the storage's, or, where the storage has no
+    /// times, how far outside of what the exporter saw. `None` when nothing is there to compare.
+    pub fn clock_skew(&self) -> Option<SignedDuration> {
+        let own = self.entry.refreshed_at()?;
+        if let Some(stored_at) = self.entry.stub().stored_at {
+            return Some(own.duration_since(stored_at));
+        }
+        match self.not_before {
+            _ if own > self.first_seen => Some(own.duration_since(self.first_seen)),
+            Some(not_before) if own < not_before => Some(own.duration_since(not_before)),
+            Some(_) => Some(SignedDuration::ZERO),
+            None => None,
+        }
+    }
 }
 
 /// One holder's unbroken possession across refreshes.
@@ -148,7 +178,8 @@ pub struct Hold {
     pub refreshed_at: Timestamp,
     /// Start as far as known.
     pub held_since: Timestamp,
-    /// False when it may have begun earlier: it was there at our first look.
+    /// False when it may have begun earlier: it was there at our first look, or the look before
+    /// was so long ago, or so sealed, that its first file may have been a refresh.
     pub since_is_exact: bool,
     /// Refreshes seen.
     pub refreshes: u64,
@@ -156,6 +187,9 @@ pub struct Hold {
     pub files: Vec<LockId>,
     /// Set when its process is proven gone.
     pub gone: Option<GoneReason>,
+    /// Its last refresh gave a new file the same time as before: restic up to 0.9.6 does so (its
+    /// changelog 0.10.0, issue 2390), and its live locks look stale to every other restic.
+    pub keeps_old_time: bool,
 }
 
 /// Counters of one target since it is watched.
@@ -165,13 +199,13 @@ pub struct TargetCounters {
     pub scans: u64,
     /// Of those, failed.
     pub scan_failures: u64,
-    /// Holds seen to start.
+    /// Holds seen to start; those there at the first look are not.
     pub holds_started: PerMode<u64>,
     /// Holds seen to end.
     pub holds_ended: PerMode<u64>,
     /// Refreshes seen.
     pub refreshes: u64,
-    /// Lock files that vanished while stale: somebody ran `unlock`.
+    /// Lock files that vanished while stale and were not refreshed: somebody ran `unlock`.
     pub stale_removals: u64,
 }
 

@@ -1,3 +1,5 @@
 //! The commands beside serving, over the same parts as the server.
 
+pub mod check;
 pub mod demo;
+mod round;

@@ -1,8 +1,19 @@
-//! Tests of the whole, against real servers, real repositories and scripted ones.
+//! Tests of the whole: real servers, real repositories, scripted faults, committed pictures.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "these are tests"
+)]
 
 mod decode;
+mod differential;
 mod fault_server;
 mod fixtures;
+mod golden;
 mod restic;
+mod scene;
 mod stores;
 mod target;
+mod tidy;

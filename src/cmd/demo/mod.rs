@@ -1,4 +1,159 @@
-//! `demo`: repositories and locks to look at, made on the spot.
+//! `demo`: real repositories with locks of every kind, made on the spot, kept alive, served, and
+//! removed at the end.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the demo writes its own folder and dates its own locks"
+)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::mpsc;
+
+use crate::app;
+use crate::cli::{Cli, Demo};
+use crate::config::{self, Config, Overrides};
+use crate::source;
+use crate::web;
+
+use super::check;
+use super::round::look_once;
+
+use writer::{Fields, Repository, Version};
 
 #[doc(hidden)]
 pub mod writer;
+
+/// The password of every demo repository; they hold nothing.
+const PASSWORD: &[u8] = b"demo";
+/// As restic refreshes its locks.
+const REFRESH: Duration = Duration::from_secs(5 * 60);
+/// Where the demo is served.
+const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], crate::cli::PORT);
+
+/// A lock that the demo keeps alive as a running restic would.
+struct Live {
+    repository: Repository,
+    file: String,
+    fields: Fields,
+}
+
+impl Live {
+    fn refresh(&mut self) -> std::io::Result<()> {
+        self.fields.time = Timestamp::now();
+        self.file = self.repository.refresh(&self.file, &self.fields)?;
+        Ok(())
+    }
+}
+
+/// Makes the repositories, serves them until a signal, and removes them.
+///
+/// # Errors
+/// When they cannot be made or the address is taken.
+pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
+    let folder = tempfile::Builder::new()
+        .prefix("lock_exporter-demo-")
+        .tempdir()
+        .context("cannot make a folder for the demo")?;
+    let live = make(folder.path()).context("cannot make the demo's repositories")?;
+    let config = configuration(folder.path())?;
+    if demo.once {
+        let context = app::context();
+        let (done, _) = mpsc::unbounded_channel();
+        let status = look_once(&config, &context, source::open, done).await;
+        print!("{}", check::prom(&status, &app::rules(&config))?);
+        return Ok(());
+    }
+    let listeners = web::listen(&[ADDRESS.into()]).await?;
+    let refreshing = tokio::spawn(keep_alive(live));
+    println!("{}", words(folder.path()));
+    let served = app::run(config, &cli.web, listeners, source::open, app::signals()?).await;
+    refreshing.abort();
+    folder.close().context("cannot remove the demo's folder")?;
+    served
+}
+
+async fn keep_alive(mut live: Vec<Live>) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        for lock in &mut live {
+            if let Err(error) = lock.refresh() {
+                tracing::warn!(%error, "a lock of the demo was not refreshed");
+            }
+        }
+    }
+}
+
+fn make(folder: &Path) -> anyhow::Result<Vec<Live>> {
+    std::fs::write(folder.join("password"), PASSWORD)?;
+    let init = |name: &str, version: Version| {
+        Repository::init(&folder.join(name), version, PASSWORD, Repository::CHEAP)
+    };
+    let holder = |host: &str, pid: i64, exclusive: bool, minutes: i64| Fields {
+        time: Timestamp::now() - SignedDuration::from_mins(minutes),
+        exclusive,
+        hostname: host.into(),
+        username: "backup".into(),
+        pid,
+        uid: 1000,
+        gid: 1000,
+    };
+    init("free", Version::V2)?;
+    let mut live = Vec::new();
+    for (name, version, host, exclusive) in [
+        ("live-shared", Version::V2, "web01", false),
+        ("live-exclusive", Version::V1, "prune01", true),
+    ] {
+        let repository = init(name, version)?;
+        let fields = holder(host, i64::from(std::process::id()), exclusive, 2);
+        let file = repository.lock(&fields)?;
+        live.push(Live { repository, file, fields });
+    }
+    // What a killed prune leaves behind: every backup is blocked until somebody unlocks.
+    let stale = init("stale", Version::V2)?;
+    let fields = holder("db01.example.org", 802_602, true, 47);
+    let file = stale.lock(&fields)?;
+    // Its file is as old as its time says; else it would look like a holder with a wrong clock.
+    let path = stale.lock_folder().join(file);
+    std::fs::File::open(path)?
+        .set_modified(std::time::SystemTime::now() - Duration::from_secs(47 * 60))?;
+    let unreadable = init("unreadable", Version::V2)?;
+    unreadable.lock(&holder("web02", 4711, false, 1))?;
+    unreadable.unreadable()?;
+    init("empty", Version::V1)?.empty()?;
+    // Nobody gave the password of this one: count and age can be told all the same.
+    init("sealed", Version::V2)?.lock(&holder("nas", 99, false, 1))?;
+    Ok(live)
+}
+
+fn configuration(folder: &Path) -> anyhow::Result<Config> {
+    let mut text = String::from("scan: {interval: 10s, timeout: 5s}\ntargets:\n");
+    for name in ["free", "live-shared", "live-exclusive", "stale", "unreadable", "empty", "sealed"]
+    {
+        let path = folder.join(name);
+        let password = folder.join("password");
+        let open =
+            if name == "sealed" { String::new() } else { format!(", password_file: {password:?}") };
+        text += &format!("  - {{name: {name}, restic: {{repository: {path:?}{open}}}}}\n");
+    }
+    Ok(config::parse(&text, &Overrides::default(), "demo")?)
+}
+
+fn words(folder: &Path) -> String {
+    let port = ADDRESS.1;
+    format!(
+        "Seven repositories in restic's format are in {folder} (password: demo).\n\
+         \n\
+         \x20 http://127.0.0.1:{port}/          what is locked, by whom, since when, what to do\n\
+         \x20 http://127.0.0.1:{port}/metrics   the same for Prometheus\n\
+         \n\
+         Try beside it: lock_exporter check -r {folder}/stale --password-file {folder}/password\n\
+         \n\
+         Ctrl-C ends it and removes the folder.",
+        folder = folder.display(),
+    )
+}

@@ -87,7 +87,8 @@ impl Inner {
             }
         }));
         sort(&mut entries);
-        let facts = Facts { sealed: true, details: details(repository, None) };
+        let key_pending = matches!(why, SealedWhy::KeyPending);
+        let facts = Facts { sealed: true, key_pending, details: details(repository, None) };
         Look { entries, ignored: found.ignored, facts, vanished: 0 }
     }
 
@@ -117,7 +118,8 @@ impl Inner {
         drop(state);
         entries.append(&mut found.decided);
         sort(&mut entries);
-        let facts = Facts { sealed: false, details: details(repository, Some((opened, &reader))) };
+        let details = details(repository, Some((opened, &reader)));
+        let facts = Facts { sealed: false, key_pending: false, details };
         let vanished = u32::try_from(vanished).unwrap_or(u32::MAX);
         Ok(Look { entries, ignored: found.ignored, facts, vanished })
     }

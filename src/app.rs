@@ -1,0 +1,372 @@
+//! Wires everything: reads the configuration, makes the one [`Context`], runs scanner, tracker
+//! and server until it is told to stop.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the edge of the process: environment, configuration files and the clock are read here"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use jiff::Timestamp;
+use prometheus::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use crate::cli::{Cli, ScanFlags, Watch, Web};
+use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
+use crate::exposition::metrics::{Exporter, Rules};
+use crate::label::LabelRules;
+use crate::location::Location;
+use crate::scan::Scan;
+use crate::scanner::{Open, Scanner};
+use crate::secret::{self, EnvSpec, PasswordSpec};
+use crate::source::restic::derivation::DerivationBudget;
+use crate::source::{self, Context, SOURCES};
+use crate::status::Status;
+use crate::store::BACKENDS;
+use crate::target::{ResticSpec, TargetName, TargetSet};
+use crate::telemetry::Telemetry;
+use crate::tracker::Tracker;
+use crate::web::{self, Site};
+
+/// Configuration files that are looked for when none is named.
+const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_exporter.yml"];
+/// Largest configuration file.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
+/// Scans on their way to the tracker; scanners wait when it is full.
+const SCANS_QUEUED: usize = 256;
+
+/// How a command ends when it does not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was called wrongly.
+    Usage(anyhow::Error),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::Other(error)
+    }
+}
+
+/// What the flags, the configuration file and the environment amount to.
+///
+/// # Errors
+/// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
+/// file that cannot be read, or everything that is wrong in it.
+pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
+    let watch = &cli.watch;
+    let overrides = overrides(&cli.scan);
+    let host = host_name(watch);
+    let by_flag = !watch.repositories.is_empty() || watch.repository_file.is_some();
+    if by_flag && watch.config_file.is_some() {
+        return Err(Failure::Usage(anyhow!(
+            "-r and --repository-file cannot be used together with --config.file"
+        )));
+    }
+    if by_flag {
+        return from_flags(watch, repositories(watch).await?, &overrides, &host);
+    }
+    let named = watch.config_file.clone();
+    let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
+    if let Some(path) = named.or_else(found) {
+        return Ok(from_file(&path, &overrides, &host)?);
+    }
+    let inherited = inherited_repository().await?;
+    if inherited.is_empty() {
+        return Err(Failure::Usage(anyhow!(
+            "nothing to watch: give -r REPOSITORY (or --repository-file), or --config.file, or \
+             put lock_exporter.yml here or into /etc/lock-exporter, or set RESTIC_REPOSITORY (or \
+             RESTIC_REPOSITORY_FILE)"
+        )));
+    }
+    from_flags(watch, inherited, &overrides, &host)
+}
+
+/// A configuration of these repositories, named by their locations, with the flags of `cli`.
+///
+/// # Errors
+/// As [`configuration`].
+pub fn of_repositories(cli: &Cli, repositories: Vec<String>) -> Result<Config, Failure> {
+    from_flags(&cli.watch, repositories, &overrides(&cli.scan), &host_name(&cli.watch))
+}
+
+fn overrides(flags: &ScanFlags) -> Overrides {
+    Overrides {
+        interval: flags.interval,
+        timeout: flags.timeout,
+        concurrency: flags.concurrency.map(usize::from),
+        hold: flags.hold,
+    }
+}
+
+fn host_name(watch: &Watch) -> String {
+    watch.host_name.clone().unwrap_or_else(|| {
+        // restic asks uname too (Go os.Hostname); a name that is no text is no label either.
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    })
+}
+
+async fn repositories(watch: &Watch) -> anyhow::Result<Vec<String>> {
+    let mut all = watch.repositories.clone();
+    if let Some(path) = &watch.repository_file {
+        all.push(repository_from(path).await?);
+    }
+    Ok(all)
+}
+
+async fn repository_from(path: &Path) -> anyhow::Result<String> {
+    Ok(secret::read_location(path).await?.to_string())
+}
+
+async fn inherited_repository() -> anyhow::Result<Vec<String>> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    match (set("RESTIC_REPOSITORY"), set("RESTIC_REPOSITORY_FILE")) {
+        (Some(_), Some(_)) => {
+            bail!("RESTIC_REPOSITORY and RESTIC_REPOSITORY_FILE are both set; restic refuses that")
+        }
+        (Some(repository), None) => Ok(vec![repository]),
+        (None, Some(path)) => Ok(vec![repository_from(Path::new(&path)).await?]),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<Config> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > CONFIG_BYTES_MAX {
+        bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    config::parse(&text, overrides, host).map_err(|ConfigError(problems)| {
+        let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
+        anyhow!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
+    })
+}
+
+fn from_flags(
+    watch: &Watch,
+    repositories: Vec<String>,
+    overrides: &Overrides,
+    host: &str,
+) -> Result<Config, Failure> {
+    let usage = |message: String| Failure::Usage(anyhow!(message));
+    let password = match (&watch.password_file, &watch.password_command) {
+        _ if watch.insecure_no_password => PasswordSpec::Empty,
+        (Some(_), Some(_)) => {
+            return Err(usage(
+                "only one of --password-file, --password-command can be used".into(),
+            ));
+        }
+        (Some(path), None) => PasswordSpec::File(path.clone()),
+        (None, Some(command)) => PasswordSpec::Command(command.clone()),
+        (None, None) => PasswordSpec::Inherit,
+    };
+    let mut options = std::collections::BTreeMap::new();
+    for option in &watch.options {
+        let (key, value) = option
+            .split_once('=')
+            .ok_or_else(|| usage(format!("-o {option}: write KEY=VALUE, as for restic")))?;
+        options.insert(key.to_owned(), value.to_owned());
+    }
+    let mut scan = ScanSettings::default();
+    config::apply(overrides, &mut scan);
+    if let Some(message) = config::contradiction(&scan, scan.interval, scan.timeout) {
+        return Err(usage(message));
+    }
+    let mut targets = Vec::new();
+    for text in repositories {
+        let repository = Location::parse(&text).map_err(|error| usage(error.to_string()))?;
+        let repository = repository.absolute(&std::env::current_dir().unwrap_or_default());
+        let name = name_of(&repository).map_err(usage)?;
+        let spec = ResticSpec {
+            repository,
+            password: password.clone(),
+            env: EnvSpec::default(),
+            options: options.clone(),
+            key_hint: watch.key_hint.clone(),
+            cacert: watch.cacert.clone(),
+            insecure_tls: watch.insecure_tls,
+        };
+        targets.push(config::target(
+            name,
+            spec,
+            scan.interval,
+            scan.timeout,
+            config::default_hold_limit(),
+            config::default_stuck_limit(),
+            host,
+        ));
+    }
+    if let Some(name) = config::duplicates(&targets).first() {
+        return Err(usage(format!("{name} is given twice")));
+    }
+    Ok(Config { scan, labels: LabelRules::default(), targets })
+}
+
+/// The name of a target that was given by its location.
+fn name_of(repository: &Location) -> Result<TargetName, String> {
+    let name = repository.target_name();
+    TargetName::new(&name).map_err(|error| {
+        let problem = Problem {
+            line: 0,
+            column: 0,
+            key: String::new(),
+            message: format!("{name:?} cannot name a target: {error}; use a configuration file"),
+        };
+        problem.to_string()
+    })
+}
+
+/// What the whole process shares.
+pub fn context() -> Context {
+    let sources: Vec<_> = SOURCES.iter().map(|source| source.name).collect();
+    let backends: Vec<_> = BACKENDS.iter().map(|backend| backend.name).collect();
+    Context {
+        telemetry: Arc::new(Telemetry::new(&sources, &backends)),
+        derivations: Arc::new(DerivationBudget::of_this_machine()),
+    }
+}
+
+/// How metrics of this configuration are rendered.
+pub fn rules(config: &Config) -> Rules {
+    Rules {
+        hold: config.scan.hold,
+        labels: config.labels.clone(),
+        sources: SOURCES.iter().map(|source| source.name).collect(),
+    }
+}
+
+/// Label pairs of `lock_exporter_build_info`.
+pub fn build() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("revision", env!("LOCK_EXPORTER_REVISION")),
+        ("branch", env!("LOCK_EXPORTER_BRANCH")),
+        ("rustversion", env!("LOCK_EXPORTER_RUSTC")),
+        ("target_os", std::env::consts::OS),
+        ("target_arch", std::env::consts::ARCH),
+    ]
+}
+
+/// Serves until `shutdown` ends: listens first, then scans, then drains.
+///
+/// # Errors
+/// When the exporter's own metrics cannot be set up.
+pub async fn run(
+    config: Config,
+    web: &Web,
+    listeners: Vec<TcpListener>,
+    open: Open,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let context = context();
+    let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
+    let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
+    let (publish, status) = watch::channel(Status::default());
+    let (stop, stopping) = watch::channel(false);
+    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
+    let process = Registry::new();
+    process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+    let site = Arc::new(Site {
+        status,
+        rules: Arc::new(rules(&config)),
+        exporter: Exporter {
+            build: build(),
+            reload_successful: true,
+            reload_success_at: Timestamp::now(),
+            shard: 0,
+            total_shards: 1,
+        },
+        telemetry: context.telemetry.clone(),
+        process,
+        waiting: scanner.waiting(),
+        telemetry_path: web.telemetry_path.clone(),
+        scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
+        ready_from: Instant::now() + web.ready_timeout,
+        stopping,
+    });
+    let server = tokio::spawn(web::serve(listeners, site));
+    let tracking = tokio::spawn(track(config.scan.hold, following.clone(), arriving, publish));
+    let scanning = tokio::spawn(scanner.run(following));
+    log_start(&config);
+    shutdown.await;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    scanning.abort();
+    drop(targets);
+    if server.await.is_err() {
+        tracing::error!("the server ended with a fault");
+    }
+    tracking.abort();
+    Ok(())
+}
+
+fn log_start(config: &Config) {
+    let a_day = |interval: Duration| 86_400.0 / interval.as_secs_f64();
+    let listings: f64 = config.targets.iter().map(|target| a_day(target.interval)).sum();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        revision = env!("LOCK_EXPORTER_REVISION"),
+        targets = config.targets.len(),
+        listings_a_day = listings.round() as u64,
+        "started; target names must be unique in the whole fleet"
+    );
+    if rustix::process::geteuid().is_root() {
+        tracing::warn!("running as root; reading repositories needs no more than their user");
+    }
+}
+
+/// Owns the tracker: takes scans in, follows the set of targets, publishes the picture.
+async fn track(
+    hold: Duration,
+    mut targets: watch::Receiver<TargetSet>,
+    mut scans: mpsc::Receiver<Scan>,
+    publish: watch::Sender<Status>,
+) {
+    let mut tracker = Tracker::new(source::policy, hold);
+    let mut batch = Vec::new();
+    tracker.retarget(&targets.borrow_and_update().clone());
+    loop {
+        publish.send_replace(tracker.status());
+        tokio::select! {
+            changed = targets.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let set = targets.borrow_and_update().clone();
+                tracker.retarget(&set);
+            }
+            taken = scans.recv_many(&mut batch, SCANS_QUEUED) => {
+                if taken == 0 {
+                    return;
+                }
+                for scan in batch.drain(..) {
+                    tracker.apply(scan);
+                }
+            }
+        }
+    }
+}
+
+/// Ends at the first SIGTERM or SIGINT; a second one ends the process at once.
+///
+/// # Errors
+/// When signals cannot be listened for.
+pub fn signals() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        tokio::spawn(async move {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            std::process::exit(1);
+        });
+    })
+}

@@ -1,0 +1,279 @@
+//! Flags and sub-commands, with Prometheus' names for the exporter's own and restic's names for
+//! how a repository is reached. Only their shapes: what follows from them is `app`'s business.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The port of `--web.listen-address` when none is given.
+pub const PORT: u16 = 10130;
+
+/// Prometheus exporter for locks: who holds them, since when, alive or dead, what is blocked.
+#[derive(Parser, Debug)]
+#[command(
+    name = "lock_exporter",
+    version,
+    about,
+    after_help = "Without a sub-command it serves metrics. What is watched comes from -r or \
+                  --repository-file, else --config.file, else lock_exporter.yml here or in \
+                  /etc/lock-exporter, else RESTIC_REPOSITORY or RESTIC_REPOSITORY_FILE."
+)]
+pub struct Cli {
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What is watched.
+    #[command(flatten)]
+    pub watch: Watch,
+    /// How it is scanned.
+    #[command(flatten)]
+    pub scan: ScanFlags,
+    /// How it is served.
+    #[command(flatten)]
+    pub web: Web,
+    /// What is logged.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// The sub-commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Scan once, print what was found; exit 0 ok, 1 warning, 2 critical, 3 unknown
+    Check(Check),
+    /// Make repositories with locks of every kind, serve them, remove them at exit
+    Demo(Demo),
+}
+
+/// `check`
+#[derive(Args, Debug)]
+pub struct Check {
+    /// Names of configured targets, or restic repository strings; all targets when none is given
+    #[arg(value_name = "TARGET|REPO")]
+    pub targets: Vec<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    /// Also write DIR/lock_exporter.prom, for the textfile collector of node_exporter
+    #[arg(long, value_name = "DIR")]
+    pub textfile: Option<PathBuf>,
+}
+
+/// Formats of `check`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Output {
+    /// For people
+    Table,
+    /// For programs; the same objects as the HTTP API
+    Json,
+    /// Prometheus text format
+    Prom,
+    /// One line with the plugin conventions of Nagios and Icinga
+    Nagios,
+}
+
+/// `demo`
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Print the metrics once and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Where targets come from.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "What is watched")]
+pub struct Watch {
+    /// Configuration file
+    #[arg(
+        long = "config.file",
+        value_name = "FILE",
+        global = true,
+        env = "LOCK_EXPORTER_CONFIG_FILE"
+    )]
+    pub config_file: Option<PathBuf>,
+    /// restic repository, as for restic itself; can be given several times
+    #[arg(short = 'r', long = "repo", value_name = "REPO", global = true)]
+    pub repositories: Vec<String>,
+    /// File with the repository string
+    #[arg(long, value_name = "FILE", global = true)]
+    pub repository_file: Option<PathBuf>,
+    /// File with the repository password
+    #[arg(short = 'p', long, value_name = "FILE", global = true)]
+    pub password_file: Option<PathBuf>,
+    /// Command that prints the repository password
+    #[arg(long, value_name = "COMMAND", global = true)]
+    pub password_command: Option<String>,
+    /// Start of the id of the key to try first
+    #[arg(long, value_name = "KEY", global = true)]
+    pub key_hint: Option<String>,
+    /// Certificate authorities to trust beside the system's, PEM
+    #[arg(long, value_name = "FILE", global = true)]
+    pub cacert: Vec<PathBuf>,
+    /// Open repositories that have an empty password
+    #[arg(long, global = true)]
+    pub insecure_no_password: bool,
+    /// Trust any certificate of the backend
+    #[arg(long, global = true)]
+    pub insecure_tls: bool,
+    /// Extended option of restic
+    #[arg(short = 'o', long = "option", value_name = "KEY=VALUE", global = true)]
+    pub options: Vec<String>,
+    /// Name of this machine, in labels and for recognising its own locks
+    #[arg(long = "host.name", value_name = "NAME", global = true, env = "LOCK_EXPORTER_HOST_NAME")]
+    pub host_name: Option<String>,
+}
+
+/// How targets are scanned; what is given here wins over the configuration file.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Scanning")]
+pub struct ScanFlags {
+    /// How often each target is scanned [default: 60s]
+    #[arg(long = "scan.interval", value_name = "DURATION", global = true,
+          env = "LOCK_EXPORTER_SCAN_INTERVAL", value_parser = crate::config::duration)]
+    pub interval: Option<Duration>,
+    /// How long one scan may take [default: 30s]
+    #[arg(long = "scan.timeout", value_name = "DURATION", global = true,
+          env = "LOCK_EXPORTER_SCAN_TIMEOUT", value_parser = crate::config::duration)]
+    pub timeout: Option<Duration>,
+    /// How many scans run at once [default: 16]
+    #[arg(long = "scan.concurrency", value_name = "N", global = true,
+          env = "LOCK_EXPORTER_SCAN_CONCURRENCY",
+          value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub concurrency: Option<u16>,
+    /// How long values stay shown without a successful scan [default: 15m]
+    #[arg(long = "scan.hold", value_name = "DURATION", global = true,
+          env = "LOCK_EXPORTER_SCAN_HOLD", value_parser = crate::config::duration)]
+    pub hold: Option<Duration>,
+}
+
+/// How metrics are served.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Serving")]
+pub struct Web {
+    /// Address to listen on; can be given several times
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":10130",
+          env = "LOCK_EXPORTER_WEB_LISTEN_ADDRESS", value_parser = listen_address)]
+    pub listen: Vec<SocketAddr>,
+    /// Path of the metrics
+    #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics",
+          env = "LOCK_EXPORTER_WEB_TELEMETRY_PATH", value_parser = telemetry_path)]
+    pub telemetry_path: String,
+    /// Scrapes answered at once; 0 = no limit
+    #[arg(
+        long = "web.max-requests",
+        value_name = "N",
+        default_value_t = 40,
+        env = "LOCK_EXPORTER_WEB_MAX_REQUESTS"
+    )]
+    pub max_requests: u16,
+    /// Be ready after this time although targets were not all looked at
+    #[arg(long = "web.ready-timeout", value_name = "DURATION", default_value = "60s",
+          env = "LOCK_EXPORTER_WEB_READY_TIMEOUT", value_parser = crate::config::duration)]
+    pub ready_timeout: Duration,
+}
+
+/// What is logged.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Logging")]
+pub struct Log {
+    /// Least severe messages that are logged
+    #[arg(
+        long = "log.level",
+        value_name = "LEVEL",
+        default_value = "info",
+        global = true,
+        env = "LOCK_EXPORTER_LOG_LEVEL",
+        value_enum
+    )]
+    pub level: LogLevel,
+    /// How they are written
+    #[arg(
+        long = "log.format",
+        value_name = "FORMAT",
+        default_value = "logfmt",
+        global = true,
+        env = "LOCK_EXPORTER_LOG_FORMAT",
+        value_enum
+    )]
+    pub format: LogFormat,
+}
+
+/// Severities, with Prometheus' words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogLevel {
+    /// Every scan
+    Debug,
+    /// Start, stop, reload
+    Info,
+    /// Targets that begin to fail and recover
+    Warn,
+    /// Faults of the exporter
+    Error,
+}
+
+/// Log formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// key=value
+    Logfmt,
+    /// One JSON object a line
+    Json,
+}
+
+/// `:10130`, `127.0.0.1:10130`, `[::1]:10130`. A port alone means every address, as in Go.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix(':') {
+        let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+        return Ok((Ipv6Addr::UNSPECIFIED, port).into());
+    }
+    if let Some(port) = text.strip_prefix("localhost:") {
+        let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+        return Ok(([127, 0, 0, 1], port).into());
+    }
+    text.parse().map_err(|_| "write :10130, 127.0.0.1:10130 or [::1]:10130".into())
+}
+
+fn telemetry_path(text: &str) -> Result<String, String> {
+    if text.len() > 1 && text.starts_with('/') && !text.starts_with("/-/") {
+        Ok(text.to_owned())
+    } else {
+        Err("must begin with / and be neither / nor below /-/".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_are_written_as_for_other_exporters() {
+        for (text, expected) in [
+            (":10130", Some("[::]:10130")),
+            ("127.0.0.1:1", Some("127.0.0.1:1")),
+            ("[::1]:10130", Some("[::1]:10130")),
+            ("localhost:80", Some("127.0.0.1:80")),
+            ("10130", None),
+            (":x", None),
+        ] {
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(listen_address(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_may_stand_behind_a_sub_command() {
+        let cli = Cli::try_parse_from(["lock_exporter", "check", "-r", "/srv/a", "--output=json"]);
+        let cli = cli.unwrap();
+        assert_eq!(cli.watch.repositories, ["/srv/a"]);
+        assert!(matches!(cli.command, Some(Command::Check(check)) if check.output == Output::Json));
+    }
+}

@@ -1,0 +1,159 @@
+//! `check`: one round over the targets, printed for a person or a program.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the time of the round and the terminal's wishes are read here"
+)]
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
+use prometheus::{Encoder, Registry, TextEncoder};
+use tokio::sync::mpsc;
+
+use super::round::look_once;
+use crate::app::{self, Failure};
+use crate::cli::{Check, Cli, Output};
+use crate::config::Config;
+use crate::exposition::metrics::{Rules, StatusCollector};
+use crate::exposition::{json, table};
+use crate::source;
+use crate::status::Status;
+use crate::target::TargetSpec;
+
+/// Progress is shown when a round takes longer than this, and from then on this often.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Scans once and prints; the result is the exit code.
+///
+/// # Errors
+/// [`Failure`] when there is nothing to check or the result cannot be written.
+pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
+    let config = targets(cli, &check.targets).await?;
+    let context = app::context();
+    let (done, finished) = mpsc::unbounded_channel();
+    let progress = tokio::spawn(progress(config.targets.len(), finished));
+    let status = look_once(&config, &context, source::open, done).await;
+    progress.abort();
+    let hold = config.scan.hold;
+    let now = Timestamp::now();
+    let rules = app::rules(&config);
+    let text = match check.output {
+        Output::Table => table::table(&status, now, hold, colour()),
+        Output::Json => json::document(&status, now, hold).context("cannot write JSON")?,
+        Output::Prom => prom(&status, &rules)?,
+        Output::Nagios => table::nagios(&status, now, hold),
+    };
+    print(&text)?;
+    if let Some(folder) = &check.textfile {
+        textfile(folder, &prom(&status, &rules)?)?;
+    }
+    Ok(table::severity(&status, now, hold).exit_code())
+}
+
+/// Whoever reads may stop reading, as `head` does; that is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the result")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Configured targets by name; what is no name is a repository, opened as `-r` would.
+async fn targets(cli: &Cli, wanted: &[String]) -> Result<Config, Failure> {
+    if wanted.is_empty() {
+        return app::configuration(cli).await;
+    }
+    // Without a configuration the names are all repositories, so its absence is no error here.
+    let configured = match app::configuration(cli).await {
+        Ok(config) => Some(config),
+        Err(Failure::Usage(error)) if cli.watch.config_file.is_some() => {
+            return Err(Failure::Usage(error));
+        }
+        Err(Failure::Usage(_)) => None,
+        Err(other) => return Err(other),
+    };
+    let mut named = Vec::new();
+    let mut repositories = Vec::new();
+    for text in wanted {
+        let specs = configured.iter().flat_map(|config| &config.targets);
+        match specs.clone().find(|spec| spec.name.as_str() == text) {
+            Some(spec) => named.push(spec.clone()),
+            None if configured.is_some() && is_word(text) && !Path::new(text).exists() => {
+                let names: Vec<_> = specs.take(10).map(|spec| spec.name.as_str()).collect();
+                return Err(Failure::Usage(anyhow!(
+                    "no target is named {text:?}, and there is no such folder; targets: {}",
+                    names.join(", ")
+                )));
+            }
+            None => repositories.push(text.clone()),
+        }
+    }
+    named.extend(app::of_repositories(cli, repositories)?.targets);
+    let config = match configured {
+        Some(configured) => configured,
+        None => app::of_repositories(cli, Vec::new())?,
+    };
+    Ok(Config { targets: named, ..config })
+}
+
+/// Neither a path nor a repository string with a scheme.
+fn is_word(text: &str) -> bool {
+    !text.contains(['/', ':'])
+}
+
+fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Says on a terminal how far a slow round is.
+async fn progress(total: usize, mut finished: mpsc::UnboundedReceiver<Arc<TargetSpec>>) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let mut done = 0;
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
+    loop {
+        tokio::select! {
+            spec = finished.recv() => match spec {
+                Some(_) => done += 1,
+                None => return,
+            },
+            _ = ticks.tick() => eprintln!("{done} of {total} targets looked at …"),
+        }
+    }
+}
+
+/// The metrics of one round in the text format.
+///
+/// # Errors
+/// When the encoder refuses, which a test would show.
+pub fn prom(status: &Status, rules: &Rules) -> anyhow::Result<String> {
+    let registry = Registry::new();
+    let rules = Arc::new(rules.clone());
+    registry.register(Box::new(StatusCollector::new(status.clone(), Timestamp::now(), rules)))?;
+    let mut out = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut out)?;
+    Ok(String::from_utf8(out)?)
+}
+
+/// Puts the metrics where node_exporter picks them up, whole or not at all.
+fn textfile(folder: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = folder.display();
+    let mut file = tempfile::Builder::new()
+        .prefix(".lock_exporter")
+        .tempfile_in(folder)
+        .with_context(|| format!("cannot write into {shown}"))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write into {shown}"))?;
+    // node_exporter runs as another user.
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(readable)?;
+    file.persist(folder.join("lock_exporter.prom"))
+        .with_context(|| format!("cannot replace lock_exporter.prom in {shown}"))?;
+    Ok(())
+}

@@ -1,0 +1,142 @@
+use super::*;
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    parse(text, &Overrides::default(), "web01")
+}
+
+fn problems(text: &str) -> Vec<String> {
+    read(text).unwrap_err().0.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_whole_file_becomes_targets_with_their_limits() {
+    let config = read(
+        "
+scan: {interval: 2m, timeout: 20s, concurrency: 4, hold: 10m}
+hold_limits: {restic: {exclusive: 5h}}
+labels: {hostname_rewrite: [{regex: '^(a)-.*', replacement: $1}], drop: [username]}
+targets:
+  - name: db01
+    restic:
+      repository: /srv/restic/db01
+      password_file: /etc/restic/db01.pass
+      env: {AWS_DEFAULT_REGION: eu-central-1, NUMBER: 0123}
+      options: {s3.bucket-lookup: path}
+      key_hint: 5d1f
+      cacert: /etc/ssl/ca.pem
+    interval: 3m
+    hold_limit: {shared: 0}
+    stuck_limit: {exclusive: 45m, shared: 0}
+  - name: sealed
+    restic: {repository: /srv/restic/sealed}
+",
+    )
+    .unwrap();
+    assert_eq!(config.scan.concurrency, 4);
+    assert_eq!(config.labels.drop, [HolderLabel::Username]);
+    let [db01, sealed] = &config.targets[..] else { panic!("two targets") };
+    assert_eq!(db01.interval, Duration::from_secs(180));
+    assert_eq!(db01.timeout, Duration::from_secs(20));
+    assert_eq!(&*db01.host, "web01");
+    assert_eq!(db01.hold_limit.exclusive, Some(Duration::from_secs(5 * 3600)));
+    assert_eq!(db01.hold_limit.shared, None);
+    assert_eq!(db01.stuck_limit.exclusive, Some(Duration::from_secs(45 * 60)));
+    assert_eq!(db01.stuck_limit.shared, None);
+    let SourceSpec::Restic(restic) = &db01.source;
+    assert_eq!(restic.password, PasswordSpec::File("/etc/restic/db01.pass".into()));
+    assert_eq!(restic.env.env["NUMBER"].expose(), b"0123");
+    assert_eq!(restic.options["s3.bucket-lookup"], "path");
+    assert_eq!(sealed.interval, Duration::from_secs(120));
+    let SourceSpec::Restic(restic) = &sealed.source;
+    assert_eq!(restic.password, PasswordSpec::Inherit);
+}
+
+#[test]
+fn every_error_comes_at_once_with_line_and_key_and_no_secret() {
+    let found = problems(
+        "scan: {intervall: 60s, timeout: 60}
+targets:
+  - name: a
+    restic: {repository: /srv/a, passwort_file: hunter2}
+  - name: a
+    restic: {repository: /srv/b, password: hunter3}
+  - name: b
+    restic: {repository: /srv/b, env: {AWS_SECRET_ACCESS_KEY: hunter4, X: [hunter5]}}
+    stuck_limit: 10m
+  - restic: {repository: /srv/c, password_file: /x, password_command: cat hunter6}
+  - name: d
+    name: e
+    restic: {repository: /srv/d}
+",
+    );
+    let text = found.join("\n");
+    for expected in [
+        "line 1, column 8: scan.intervall: unknown key; did you mean interval?",
+        "scan.timeout: write a duration like 90s",
+        "line 4, column 34: targets[0].restic.passwort_file: unknown key; did you mean password_file?",
+        "targets[1].restic.password: a password does not belong into this file",
+        "targets[2].restic.env.X: must be a text",
+        "targets[2].stuck_limit: may not be shorter than 30m",
+        "targets[3].name: every target needs a name",
+        "only one of password_file, password_command can be used",
+        "targets[4].name: the key stands twice, first in line 11",
+    ] {
+        assert!(text.contains(expected), "{expected:?} not in:\n{text}");
+    }
+    assert!(!text.contains("hunter"), "a secret in:\n{text}");
+}
+
+#[test]
+fn one_name_twice_names_both_lines() {
+    let found = problems(
+        "targets:
+  - {name: a, restic: {repository: /srv/a}}
+  - {name: a, restic: {repository: /srv/b}}
+",
+    );
+    assert_eq!(found, ["line 3, column 5: targets[1].name: the name \"a\" is taken in line 2"]);
+}
+
+#[test]
+fn a_target_that_would_vanish_between_two_scans_is_refused() {
+    let text = |interval: &str| {
+        format!("targets: [{{name: a, interval: {interval}, restic: {{repository: /srv/a}}}}]")
+    };
+    assert!(problems(&text("15m"))[0].contains("shorter than scan.hold"));
+    assert!(problems(&text("0"))[0].contains("shorter than 1s"));
+    assert!(read(&text("14m")).is_ok());
+}
+
+#[test]
+fn nothing_to_watch_is_an_error() {
+    for text in ["", "targets: []\n", "scan: {interval: 60s}\n", "# only a comment\n"] {
+        assert!(problems(text)[0].contains("nothing to watch"), "{text:?}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let overrides = Overrides { interval: Some(Duration::from_secs(5)), ..Overrides::default() };
+    let text = "scan: {interval: 60s}\ntargets: [{name: a, restic: {repository: /srv/a}}]";
+    let config = parse(text, &overrides, "").unwrap();
+    assert_eq!(config.targets[0].interval, Duration::from_secs(5));
+}
+
+#[test]
+fn durations_are_written_with_units() {
+    for (text, seconds) in
+        [("90s", 90), ("15m", 900), ("1h30m", 5400), ("1d", 86_400), ("0", 0), ("1500ms", 1)]
+    {
+        assert_eq!(duration(text).map(|d| d.as_secs()), Ok(seconds), "{text}");
+    }
+    for text in ["", "60", "m", "1x", "-5m", "1.5h", "99999999999999999999s", "999999999w", "é"] {
+        assert!(duration(text).is_err(), "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_configuration_or_an_error(text in "\\PC*|[ -~\\n]{0,200}") {
+        let _ = read(&text);
+    }
+}

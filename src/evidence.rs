@@ -1,0 +1,353 @@
+//! What is known of each lock in words, how bad it is, and the safe next step.
+//!
+//! Pure. A sentence states only what was seen and by which clock; it is as of the last successful
+//! look, as every verdict is. The next step is never more than advice: one line to copy. It is
+//! `unlock` only where the evidence says that the lock is dead, because `restic unlock` deletes
+//! the lock of a living process whose clock is behind, and sends a real SIGHUP to the process
+//! that a lock of its own host names (restic `internal/repository/lock_file.go`).
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::lock::{Holder, LockEntry, LockId, LockMode};
+use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
+use crate::target::PerMode;
+
+mod steps;
+mod view;
+mod words;
+
+pub use view::Evidence;
+pub use words::{in_words, quoted};
+
+use words::{ago, plain};
+
+/// How bad a finding is. The order is that in which the worst one decides, 2, 1, 3, 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Nothing to do.
+    Ok,
+    /// It cannot be told.
+    Unknown,
+    /// Somebody should look at it in the daytime.
+    Warning,
+    /// Backups are refused or two holders are at work at once.
+    Critical,
+}
+
+impl Severity {
+    /// The exit code of the Nagios plugin guidelines.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Severity::Ok => 0,
+            Severity::Warning => 1,
+            Severity::Critical => 2,
+            Severity::Unknown => 3,
+        }
+    }
+
+    /// The severity as one word, for tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+            Severity::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Topic {
+    /// A hold that is refreshed as it should be, or not late enough to be stuck.
+    Alive,
+    /// A hold, or a sealed file, that was not refreshed for its stuck limit.
+    Stuck,
+    /// A hold whose process is proven gone.
+    OwnerGone,
+    /// A hold longer than its limit.
+    HeldTooLong,
+    /// New locks of one mode were refused for longer than the limit.
+    BlockedTooLong,
+    /// A file that nobody can decode.
+    Unreadable,
+    /// A file that is closed to us and not stuck.
+    Sealed,
+    /// A file of 0 bytes.
+    Empty,
+    /// Two holders at once that exclude each other.
+    Conflict,
+    /// Lock times and storage times differ.
+    ClockSkew,
+    /// The target could not be looked at.
+    NotSeen,
+}
+
+impl Topic {
+    /// The topic as one word, for JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Topic::Alive => "alive",
+            Topic::Stuck => "stuck",
+            Topic::OwnerGone => "owner_gone",
+            Topic::HeldTooLong => "held_too_long",
+            Topic::BlockedTooLong => "blocked_too_long",
+            Topic::Unreadable => "unreadable",
+            Topic::Sealed => "sealed",
+            Topic::Empty => "empty",
+            Topic::Conflict => "conflict",
+            Topic::ClockSkew => "clock_skew",
+            Topic::NotSeen => "not_seen",
+        }
+    }
+}
+
+/// One thing that a look shows about a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub topic: Topic,
+    /// The lock file, or the newest file of the hold; absent when it is about the target.
+    pub id: Option<LockId>,
+    /// Whose lock it is, of what mode, held for how long; absent when it is about no one holder.
+    pub lock_of: Option<String>,
+    /// One sentence without an end mark, on one line, safe to print.
+    pub evidence: String,
+    /// One line to copy; absent when there is nothing to do.
+    pub next_step: Option<String>,
+}
+
+impl Finding {
+    /// Whose lock and what is known of it, as one line.
+    pub fn line(&self) -> String {
+        match &self.lock_of {
+            Some(lock_of) => format!("{lock_of}: {}", self.evidence),
+            None => self.evidence.clone(),
+        }
+    }
+}
+
+/// Clocks that differ by no more than this are as good as equal.
+pub const SKEW_MAX: Duration = Duration::from_secs(300);
+
+/// restic writes its lock, waits 200 ms and looks again, so two that exclude each other are both
+/// there for a moment; only what is older than this is a conflict.
+const CREATION_RACE: Duration = Duration::from_secs(10);
+
+/// Everything that is to be said about a target, the worst first. `hold` is how long values of a
+/// failing target stay valid.
+pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Finding> {
+    let mut all = Vec::new();
+    all.extend(not_seen(target, now, hold));
+    if let Some(seen) = target.seen_at(now, hold) {
+        let view = Evidence::new(target, seen);
+        all.extend(seen.holds.iter().flat_map(|hold| view.of_hold(hold)));
+        all.extend(seen.entries.iter().filter_map(|seen| view.of_file(seen)));
+        all.extend(view.of_target());
+    }
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
+}
+
+/// The severity that decides: the worst.
+pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Severity {
+    findings.into_iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
+}
+
+fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Finding> {
+    let evidence = match &target.phase {
+        Phase::Pending => "not scanned yet".to_string(),
+        Phase::Failing { error, since, .. } => {
+            let class = error.class.as_str();
+            match now.duration_since(*since) {
+                // A single look has no history to tell.
+                failing if failing < SignedDuration::from_secs(1) => {
+                    format!("cannot be scanned ({class}): {error}")
+                }
+                failing => {
+                    format!("cannot be scanned for {} ({class}): {error}", in_words(failing))
+                }
+            }
+        }
+        Phase::Seen(seen) if target.seen_at(now, hold).is_none() => {
+            format!("last scanned {}", ago(now.duration_since(seen.at)))
+        }
+        Phase::Seen(_) => return None,
+    };
+    let (severity, topic) = (Severity::Unknown, Topic::NotSeen);
+    Some(Finding { severity, topic, id: None, lock_of: None, evidence, next_step: None })
+}
+
+impl Evidence<'_> {
+    /// One holder: stuck, gone, held over its limit, or none of these.
+    fn of_hold(&self, hold: &Hold) -> Vec<Finding> {
+        let Some(newest) = self.newest(hold) else { return Vec::new() };
+        let spec = &self.target.spec;
+        let mut sentence = self.sentence(newest);
+        if hold.files.len() > 1 {
+            let leftovers = hold.files.len() - 1;
+            sentence.push_str(&format!("; {leftovers} older files of its refreshes are there"));
+        }
+        let finding = |severity, topic, evidence| Finding {
+            severity,
+            topic,
+            id: Some(newest.entry.stub().id.clone()),
+            lock_of: Some(self.lock_of(hold)),
+            evidence,
+            next_step: self.step(newest),
+        };
+        let mut findings = Vec::new();
+        if self.over(hold.refreshed_at, of_mode(&spec.stuck_limit, hold.mode)) {
+            let severity = match hold.mode {
+                LockMode::Exclusive => Severity::Critical,
+                LockMode::Shared => Severity::Warning,
+            };
+            findings.push(finding(severity, Topic::Stuck, sentence));
+        } else if hold.gone.is_some() {
+            findings.push(finding(Severity::Warning, Topic::OwnerGone, sentence));
+        } else {
+            findings.push(finding(Severity::Ok, Topic::Alive, sentence));
+        }
+        let limit = of_mode(&spec.hold_limit, hold.mode);
+        if let Some(limit) = limit.filter(|limit| self.over(hold.held_since, Some(*limit))) {
+            let held = in_words(self.since(hold.held_since));
+            let at_least = if hold.since_is_exact { "" } else { "at least " };
+            let evidence = format!(
+                "held over its limit: {} for {at_least}{held}, the limit is {}",
+                hold.mode.as_str(),
+                in_words(signed(limit))
+            );
+            findings.push(finding(Severity::Warning, Topic::HeldTooLong, evidence));
+        }
+        findings
+    }
+
+    /// Whose, of what mode, for how long.
+    fn lock_of(&self, hold: &Hold) -> String {
+        let Holder { hostname, username, pid, .. } = &hold.holder;
+        let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
+        let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+        let at_least = if hold.since_is_exact { "" } else { "at least " };
+        let held = in_words(self.since(hold.held_since));
+        let mode = hold.mode.as_str();
+        let (user, host) = (name(username), name(hostname));
+        format!("{mode} lock of {user}@{host}{pid}, held for {at_least}{held}")
+    }
+
+    /// One file that belongs to no known holder.
+    fn of_file(&self, seen: &SeenEntry) -> Option<Finding> {
+        let (severity, topic) = match &seen.entry {
+            LockEntry::Readable(_) => return None,
+            LockEntry::Sealed(..) => {
+                let limits = &self.target.spec.stuck_limit;
+                let limit = limits.exclusive.into_iter().chain(limits.shared).min();
+                if self.over(seen.refreshed_at(), limit) {
+                    (Severity::Warning, Topic::Stuck)
+                } else {
+                    (Severity::Ok, Topic::Sealed)
+                }
+            }
+            LockEntry::Empty(_) => (Severity::Ok, Topic::Empty),
+            LockEntry::Unreadable(..) => (Severity::Critical, Topic::Unreadable),
+        };
+        let id = Some(seen.entry.stub().id.clone());
+        let (evidence, next_step) = (self.sentence(seen), self.step(seen));
+        Some(Finding { severity, topic, id, lock_of: None, evidence, next_step })
+    }
+
+    /// What no single file shows.
+    fn of_target(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        findings.extend(self.conflict());
+        findings.extend(LockMode::ALL.into_iter().filter_map(|mode| self.blocked(mode)));
+        if let Some(skew) = self.seen.clock_skew
+            && skew.unsigned_abs() > SKEW_MAX
+        {
+            let side = if skew.is_negative() { "behind" } else { "ahead" };
+            let skewed = self.seen.entries.iter().find(|seen| seen.clock_skew() == Some(skew));
+            findings.push(Finding {
+                severity: Severity::Warning,
+                topic: Topic::ClockSkew,
+                id: skewed.map(|seen| seen.entry.stub().id.clone()),
+                lock_of: None,
+                evidence: format!(
+                    "clock skew: a lock's own time is {} {side} of when its file was stored; ages \
+                     by the holder's clock are not reliable",
+                    in_words(skew)
+                ),
+                next_step: skewed.and_then(|seen| self.ask_the_time(seen)),
+            });
+        }
+        findings
+    }
+
+    /// An exclusive holder beside another one, both alive, neither just trying.
+    fn conflict(&self) -> Option<Finding> {
+        let alive = |hold: &&Hold| {
+            self.newest(hold).is_some_and(|newest| {
+                !self.verdict(newest).is_stale()
+                    && self.since(hold.held_since) > signed(CREATION_RACE)
+            })
+        };
+        let alive: Vec<_> = self.seen.holds.iter().filter(alive).collect();
+        let exclusive = alive.iter().find(|hold| hold.mode == LockMode::Exclusive)?;
+        let newest = self.newest(exclusive)?;
+        (alive.len() > 1).then(|| Finding {
+            severity: Severity::Critical,
+            topic: Topic::Conflict,
+            id: Some(newest.entry.stub().id.clone()),
+            lock_of: None,
+            evidence: format!(
+                "conflict: {} holders are alive at once and one of them is exclusive; somebody \
+                 removed a living lock, or the storage lists late",
+                alive.len()
+            ),
+            next_step: self.ask(newest),
+        })
+    }
+
+    /// New work of one mode is refused for longer than the work of the other mode may take.
+    fn blocked(&self, mode: LockMode) -> Option<Finding> {
+        let limits = &self.target.spec.hold_limit;
+        let (since, limit) = match mode {
+            LockMode::Exclusive => (self.seen.blocked_since.exclusive?, limits.shared?),
+            LockMode::Shared => (self.seen.blocked_since.shared?, limits.exclusive?),
+        };
+        self.over(since, Some(limit)).then(|| Finding {
+            severity: Severity::Warning,
+            topic: Topic::BlockedTooLong,
+            id: None,
+            lock_of: None,
+            evidence: format!(
+                "blocked over its limit: new {} locks were refused at every look for {}, the \
+                 limit is {}",
+                mode.as_str(),
+                in_words(self.since(since)),
+                in_words(signed(limit))
+            ),
+            next_step: Some(self.list()),
+        })
+    }
+
+    fn over(&self, since: Timestamp, limit: Option<Duration>) -> bool {
+        limit.is_some_and(|limit| self.since(since) > signed(limit))
+    }
+}
+
+fn of_mode(limits: &PerMode<Option<Duration>>, mode: LockMode) -> Option<Duration> {
+    match mode {
+        LockMode::Exclusive => limits.exclusive,
+        LockMode::Shared => limits.shared,
+    }
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

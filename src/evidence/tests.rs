@@ -1,0 +1,426 @@
+//! Situations from the field: what is said, how bad it is, what to do.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::location::Location;
+use crate::lock::*;
+use crate::scan::{ErrorClass, Facts, Look, Scan, ScanError};
+use crate::secret::{EnvSpec, PasswordSpec};
+use crate::source;
+use crate::target::*;
+use crate::tracker::Tracker;
+
+const MIN: i64 = 60;
+const H: i64 = 3600;
+const HOLD: Duration = Duration::from_secs(900);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+fn hours(hours: u64) -> Option<Duration> {
+    Some(Duration::from_secs(hours * 3600))
+}
+
+fn spec() -> TargetSpec {
+    let half = Some(Duration::from_secs(1800));
+    TargetSpec {
+        name: TargetName::new("t").unwrap(),
+        interval: Duration::from_secs(60),
+        timeout: Duration::from_secs(30),
+        hold_limit: PerMode { exclusive: hours(4), shared: hours(24) },
+        stuck_limit: PerMode { exclusive: half, shared: half },
+        host: "".into(),
+        source: SourceSpec::Restic(ResticSpec {
+            repository: Location::Local("/srv/my backups".into()),
+            password: PasswordSpec::default(),
+            env: EnvSpec::default(),
+            options: Default::default(),
+            key_hint: None,
+            cacert: Vec::new(),
+            insecure_tls: false,
+        }),
+    }
+}
+
+/// A lock of host `host`; `own` and `stored` in seconds after the start of the test.
+fn lock(host: &str, mode: LockMode, own: Option<i64>, stored: Option<i64>) -> Lock {
+    let id = format!("{host}-{}-{own:?}", mode.as_str());
+    Lock {
+        stub: Stub { id: LockId::new(id), size: 137, stored_at: stored.map(at) },
+        key: HoldKey::new(format!("{host} {}", mode.as_str())),
+        mode,
+        holder: Holder { hostname: host.into(), pid: Some(802602), ..Holder::default() },
+        tenure: Tenure::Leased { refreshed_at: own.map(at) },
+        liveness: Liveness::Unknown,
+        doubt: None,
+    }
+}
+
+fn exclusive(host: &str, own: i64) -> LockEntry {
+    LockEntry::Readable(Arc::new(lock(host, LockMode::Exclusive, Some(own), None)))
+}
+
+fn shared(host: &str, own: i64) -> LockEntry {
+    LockEntry::Readable(Arc::new(lock(host, LockMode::Shared, Some(own), None)))
+}
+
+fn stub(size: u64, stored: Option<i64>) -> Stub {
+    Stub { id: LockId::new("f00d"), size, stored_at: stored.map(at) }
+}
+
+type Outcome = Result<Vec<LockEntry>, ErrorClass>;
+
+/// The target after some looks, and when the last one ended.
+fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
+    let mut tracker = Tracker::new(source::policy, HOLD);
+    tracker.retarget(&TargetSet::new([spec()]));
+    let mut now = at(0);
+    for (seconds, outcome) in looks {
+        now = at(*seconds);
+        let outcome = match outcome {
+            Ok(entries) => {
+                let entries = entries.clone();
+                Ok(Look { entries, facts: Facts::default(), ..Look::default() })
+            }
+            Err(class) => Err(ScanError::new(*class, "list locks/", "no route to host", "")),
+        };
+        let target = spec().name;
+        let took = Duration::from_secs(1);
+        tracker.apply(Scan { target, started_at: now, ended_at: now, took, outcome });
+    }
+    (Arc::clone(&tracker.status().targets[&spec().name]), now)
+}
+
+fn found(looks: &[(i64, Outcome)]) -> Vec<Finding> {
+    let (target, now) = after(looks);
+    let findings = findings(&target, now, HOLD);
+    for Finding { evidence, next_step, .. } in &findings {
+        for text in [Some(evidence), next_step.as_ref()].into_iter().flatten() {
+            assert_eq!(text.lines().count(), 1, "{text}");
+        }
+    }
+    findings
+}
+
+/// The worst finding after some looks: severity, topic, evidence and next step.
+#[track_caller]
+fn check(looks: &[(i64, Outcome)], expected: (Severity, Topic, &str, Option<&str>)) {
+    let findings = found(looks);
+    let first = &findings[0];
+    let is = (first.severity, first.topic, first.evidence.as_str(), first.next_step.as_deref());
+    assert_eq!(is, expected, "\nall: {findings:#?}");
+}
+
+const UNLOCK: &str = "restic -r '/srv/my backups' unlock";
+const LIST: &str = "restic -r '/srv/my backups' list locks";
+
+fn ps(host: &str) -> String {
+    format!("ps -o lstart,cmd -p 802602   # on {host}")
+}
+
+#[test]
+fn an_exclusive_lock_left_for_787_hours_is_critical_and_may_be_unlocked() {
+    let own = -(787 * H + 16 * MIN);
+    check(
+        &[(0, Ok(vec![exclusive("db01.example.org", own)]))],
+        (
+            Severity::Critical,
+            Topic::Stuck,
+            "stale by age: last refresh 33 days ago by the holder's clock",
+            Some(UNLOCK),
+        ),
+    );
+}
+
+#[test]
+fn a_shared_lock_left_for_2545_hours_is_a_warning() {
+    check(
+        &[(0, Ok(vec![shared("srv-02", -(2545 * H + 203))]))],
+        (
+            Severity::Warning,
+            Topic::Stuck,
+            "stale by age: last refresh 106 days ago by the holder's clock",
+            Some(UNLOCK),
+        ),
+    );
+}
+
+#[test]
+fn one_name_seen_for_long_needs_no_clock() {
+    let files = vec![exclusive("h", -60)];
+    check(
+        &[(0, Ok(files.clone())), (47 * MIN, Ok(files))],
+        (
+            Severity::Critical,
+            Topic::Stuck,
+            "stale: same file name for 47 min; restic's own rule agrees",
+            Some(UNLOCK),
+        ),
+    );
+}
+
+#[test]
+fn a_dead_lock_of_a_clock_ahead_cannot_be_unlocked_before_its_time() {
+    let files = vec![exclusive("h", 3 * H)];
+    check(
+        &[(0, Ok(files.clone())), (47 * MIN, Ok(files))],
+        (
+            Severity::Critical,
+            Topic::Stuck,
+            "stale: same file name for 47 min; restic's own rule does not see it, because the \
+             lock's time is 2 h 13 min ahead",
+            Some(
+                "restic -r '/srv/my backups' unlock   # works only in 2 h 43 min: the lock's \
+                 time is ahead",
+            ),
+        ),
+    );
+}
+
+#[test]
+fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
+    let looks = [
+        (0, Ok(vec![])),
+        (120, Ok(vec![exclusive("h", 60 - 45 * MIN)])),
+        (240, Ok(vec![exclusive("h", 60 - 45 * MIN)])),
+    ];
+    let findings = found(&looks);
+    assert_eq!(findings[0].topic, Topic::ClockSkew);
+    assert_eq!(findings[0].severity, Severity::Warning);
+    assert_eq!(findings[0].next_step.as_deref(), Some("date -u   # on h"));
+    assert_eq!(findings[1].severity, Severity::Ok);
+    assert_eq!(
+        findings[1].evidence,
+        "restic's rule says stale, but this name appeared 2 min ago: the holder's clock is about \
+         46 min behind; do not unlock"
+    );
+    assert_eq!(findings[1].next_step, Some(ps("h")));
+}
+
+#[test]
+fn a_clock_behind_is_told_by_the_storage_at_the_first_look() {
+    let lock = lock("h", LockMode::Exclusive, Some(-45 * MIN), Some(0));
+    let findings = found(&[(10, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+    let stuck = &findings[0];
+    assert_eq!((stuck.severity, stuck.topic), (Severity::Critical, Topic::Stuck));
+    assert_eq!(
+        stuck.evidence,
+        "restic's rule says stale, but the file was stored 10 s ago: the holder's clock is about \
+         45 min behind; do not unlock"
+    );
+    assert_eq!(stuck.next_step, Some(ps("h")));
+}
+
+#[test]
+fn a_dead_lock_beside_a_living_one_of_a_clock_behind_is_not_to_be_unlocked() {
+    let dead = shared("dead", -9 * H);
+    let looks =
+        [(0, Ok(vec![dead.clone()])), (60, Ok(vec![dead.clone(), shared("slow", 30 - 45 * MIN)]))];
+    let findings = found(&looks);
+    let stuck = findings.iter().find(|finding| finding.topic == Topic::Stuck).unwrap();
+    assert_eq!(
+        stuck.next_step,
+        Some(ps("slow") + "; first: unlock would delete this one's living lock too")
+    );
+}
+
+#[test]
+fn an_old_client_that_keeps_its_time_is_named() {
+    let file = |n: i64| {
+        let mut lock = lock("h", LockMode::Exclusive, Some(-41 * H), None);
+        lock.stub.id = LockId::new(format!("f{n}"));
+        Ok(vec![LockEntry::Readable(Arc::new(lock))])
+    };
+    let findings = found(&[(0, file(0)), (300, file(1)), (360, file(1))]);
+    let alive = findings.iter().find(|finding| finding.topic == Topic::Alive).unwrap();
+    assert_eq!(
+        alive.evidence,
+        "restic's rule says stale, but this name appeared 1 min ago with the same old time as \
+         the one before: a client of restic 0.9.6 or older refreshes like this; do not unlock"
+    );
+    assert_eq!(alive.next_step, Some(ps("h")));
+}
+
+#[test]
+fn a_healthy_prune_is_ok_however_long_until_its_limit() {
+    let rounds = |hours: i64| -> Vec<(i64, Outcome)> {
+        (0..hours * 12).map(|n| (n * 300 + 120, Ok(vec![exclusive("p", n * 300)]))).collect()
+    };
+    check(
+        &rounds(2),
+        (
+            Severity::Ok,
+            Topic::Alive,
+            "exclusive and alive: refreshed 2 min ago; a healthy prune looks like this",
+            Some(&ps("p")),
+        ),
+    );
+    let findings = found(&rounds(5));
+    assert_eq!(findings[0].topic, Topic::HeldTooLong);
+    assert_eq!(
+        findings[0].evidence,
+        "held over its limit: exclusive for at least 4 h 57 min, the limit is 4 h"
+    );
+    assert_eq!(findings[1].topic, Topic::BlockedTooLong);
+    assert_eq!(worst(&findings), Severity::Warning);
+}
+
+#[test]
+fn a_proven_dead_owner_may_be_unlocked_on_its_host() {
+    let mut lock = lock("web03", LockMode::Exclusive, Some(-10 * MIN), None);
+    lock.liveness = Liveness::Gone(GoneReason::Rebooted);
+    check(
+        &[(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))],
+        (
+            Severity::Warning,
+            Topic::OwnerGone,
+            "stale: its host booted after the last refresh",
+            Some(
+                "restic -r '/srv/my backups' unlock   # on web03; elsewhere it works only in \
+                 20 min",
+            ),
+        ),
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_critical_and_remove_all_comes_with_its_reason() {
+    let file = LockEntry::Unreadable(stub(60, Some(-9 * H)), UnreadableWhy::Hash);
+    check(
+        &[(0, Ok(vec![file]))],
+        (
+            Severity::Critical,
+            Topic::Unreadable,
+            "unreadable (hash): name is not the SHA-256 of the bytes; size 60, stored 9 h ago; \
+             blocks every command",
+            Some(
+                "restic -r '/srv/my backups' unlock --remove-all   # plain unlock keeps \
+                 unreadable files; only when no restic runs on this repository, for it removes \
+                 living locks too",
+            ),
+        ),
+    );
+}
+
+#[test]
+fn files_that_restic_cannot_remove_are_not_advised_to_be_unlocked() {
+    for (why, stored) in [
+        (UnreadableWhy::Name, None),
+        (UnreadableWhy::Missing, None),
+        (UnreadableWhy::Hash, Some(-30)),
+    ] {
+        let findings = found(&[(0, Ok(vec![LockEntry::Unreadable(stub(60, stored), why)]))]);
+        assert_eq!(findings[0].severity, Severity::Critical);
+        let step = findings[0].next_step.as_deref().unwrap();
+        assert!(step.starts_with('#') && !step.contains("unlock"), "{step}");
+    }
+}
+
+#[test]
+fn a_sealed_file_tells_size_and_time_and_becomes_stuck() {
+    let sealed = |stored| vec![LockEntry::Sealed(stub(137, stored), SealedWhy::NoKey)];
+    check(
+        &[(0, Ok(sealed(Some(-12 * MIN))))],
+        (
+            Severity::Ok,
+            Topic::Sealed,
+            "sealed: no password given; listed size 137, stored 12 min ago",
+            Some(LIST),
+        ),
+    );
+    check(
+        &[(0, Ok(sealed(Some(-45 * MIN))))],
+        (
+            Severity::Warning,
+            Topic::Stuck,
+            "sealed: no password given; listed size 137, stored 45 min ago; stale: no refresh \
+             since",
+            Some(UNLOCK),
+        ),
+    );
+    check(
+        &[(0, Ok(sealed(None))), (31 * MIN, Ok(sealed(None)))],
+        (
+            Severity::Warning,
+            Topic::Stuck,
+            "sealed: no password given; listed size 137, first seen 31 min ago; stale: same file \
+             name for 31 min",
+            Some(UNLOCK),
+        ),
+    );
+}
+
+#[test]
+fn empty_files_are_ok() {
+    check(
+        &[(0, Ok(vec![LockEntry::Empty(stub(0, Some(-9 * H)))]))],
+        (Severity::Ok, Topic::Empty, "empty: a file of 0 bytes is no lock and blocks nobody", None),
+    );
+}
+
+#[test]
+fn leftovers_of_a_living_holder_are_no_stuck_lock() {
+    let files: Vec<_> = (0..1860).map(|n| shared("gdrive", n * 300)).collect();
+    check(
+        &[(1859 * 300 + 120, Ok(files))],
+        (
+            Severity::Warning,
+            Topic::HeldTooLong,
+            "held over its limit: shared for at least 6 days 10 h, the limit is 24 h",
+            Some(&ps("gdrive")),
+        ),
+    );
+}
+
+#[test]
+fn two_living_holders_one_exclusive_are_a_conflict_unless_one_is_just_trying() {
+    let files = vec![exclusive("a", -60), shared("b", -30)];
+    let findings = found(&[(0, Ok(files))]);
+    assert_eq!((findings[0].severity, findings[0].topic), (Severity::Critical, Topic::Conflict));
+    let trying = vec![exclusive("a", 0), shared("b", -30)];
+    assert_eq!(worst(&found(&[(0, Ok(trying))])), Severity::Ok);
+    // A dead exclusive lock beside a living one is stuck, no conflict.
+    let findings = found(&[(0, Ok(vec![exclusive("a", -9 * H), exclusive("b", -60)]))]);
+    assert!(findings.iter().all(|finding| finding.topic != Topic::Conflict));
+}
+
+#[test]
+fn what_cannot_be_seen_is_unknown_and_never_ok() {
+    check(&[], (Severity::Unknown, Topic::NotSeen, "not scanned yet", None));
+    let failed = "cannot be scanned (network): list locks/: no route to host";
+    check(&[(0, Err(ErrorClass::Network))], (Severity::Unknown, Topic::NotSeen, failed, None));
+    // What was seen before counts beside it, for as long as it is valid.
+    let dead = vec![exclusive("h", -H)];
+    let looks = [(0, Ok(dead)), (60, Err(ErrorClass::Network))];
+    let findings = found(&looks);
+    let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Critical, Severity::Unknown]);
+    let (target, _) = after(&looks);
+    let later = super::findings(&target, at(16 * MIN), HOLD);
+    assert_eq!(later.len(), 1);
+    assert_eq!(later[0].severity, Severity::Unknown);
+    // So is a look that is too old, though no scan failed since.
+    let (target, _) = after(&looks[..1]);
+    let later = super::findings(&target, at(16 * MIN), HOLD);
+    assert_eq!((later.len(), later[0].evidence.as_str()), (1, "last scanned 16 min ago"));
+}
+
+#[test]
+fn the_worst_severity_decides_in_the_order_of_the_exit_codes() {
+    let order = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Ok];
+    assert_eq!(order.map(Severity::exit_code), [2, 1, 3, 0]);
+    assert!(order.is_sorted_by(|a, b| a > b));
+}
+
+#[test]
+fn a_hostile_host_name_stays_in_its_comment() {
+    let mut lock = lock("h", LockMode::Shared, Some(0), None);
+    lock.holder.hostname = format!("x\nrm -rf ~ #{}", "y".repeat(5000)).into();
+    lock.holder.pid = Some(-1);
+    let findings = found(&[(60, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+    let step = findings[0].next_step.as_deref().unwrap();
+    assert!(step.starts_with("pgrep -a restic   # on x\\nrm -rf"), "{step}");
+    assert!(step.len() < 200);
+}

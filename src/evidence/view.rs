@@ -1,0 +1,216 @@
+//! What one look shows of each file, in words.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::signed;
+use super::words::{ago, in_words, plain, quoted};
+use crate::judge::{self, StaleReason, Verdict};
+use crate::lock::{
+    GoneReason, LeasePolicy, Lock, LockEntry, LockId, LockMode, SealedWhy, Stub, UnreadableWhy,
+};
+use crate::status::{Hold, Seen, SeenEntry, TargetStatus};
+
+/// What the last successful look shows about one target. Make it once for all its files.
+pub struct Evidence<'a> {
+    pub(super) target: &'a TargetStatus,
+    pub(super) seen: &'a Seen,
+    pub(super) policy: &'a LeasePolicy,
+    /// Quoted for a shell.
+    pub(super) location: String,
+    /// A file that restic takes for stale and that may be a living holder's: while it is there,
+    /// `unlock` is dangerous to it.
+    pub(super) endangered: Option<&'a SeenEntry>,
+}
+
+impl<'a> Evidence<'a> {
+    /// Weighs one look; it is of this target.
+    pub fn new(target: &'a TargetStatus, seen: &'a Seen) -> Self {
+        let location = quoted(&target.spec.location());
+        let mut this = Self { target, seen, policy: &target.policy, location, endangered: None };
+        this.endangered = seen.entries.iter().find(|entry| match &entry.entry {
+            LockEntry::Readable(_) => this.verdict(entry).is_stale() && !this.is_dead(entry),
+            LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
+        });
+        this
+    }
+
+    /// The verdict on one file as of the look.
+    pub fn verdict(&self, entry: &SeenEntry) -> Verdict {
+        judge::judge_entry(&entry.entry, entry.first_seen, self.policy, self.seen.at)
+    }
+
+    pub(super) fn since(&self, then: Timestamp) -> SignedDuration {
+        self.seen.at.duration_since(then)
+    }
+
+    fn entry(&self, id: &LockId) -> Option<&'a SeenEntry> {
+        let found = self.seen.entries.binary_search_by(|seen| seen.entry.stub().id.cmp(id));
+        found.ok().map(|index| &self.seen.entries[index])
+    }
+
+    pub(super) fn newest(&self, hold: &Hold) -> Option<&'a SeenEntry> {
+        self.entry(hold.files.first()?)
+    }
+
+    /// Whether the evidence says that nobody refreshes this lock any more: its owner is gone, its
+    /// name has been seen for too long, or it is too old by every clock that dates it.
+    pub fn is_dead(&self, entry: &SeenEntry) -> bool {
+        let limit = signed(self.policy.stale_limit);
+        match self.verdict(entry) {
+            Verdict::Stale(StaleReason::Owner(_) | StaleReason::Unrefreshed) => true,
+            Verdict::Stale(StaleReason::Age) => {
+                let own = entry.entry.refreshed_at();
+                let stored = entry.entry.stub().stored_at;
+                let old = |time: Timestamp| self.since(time) > limit;
+                old(entry.first_seen)
+                    || (entry.not_before.is_none_or(old)
+                        && own.or(stored).is_some()
+                        && own.is_none_or(old)
+                        && stored.is_none_or(old))
+            }
+            Verdict::Fresh | Verdict::Overdue | Verdict::Doomed | Verdict::Unjudged => false,
+        }
+    }
+
+    /// What one file shows: one sentence without an end mark, on one line, safe to print.
+    pub fn sentence(&self, entry: &SeenEntry) -> String {
+        match &entry.entry {
+            LockEntry::Readable(lock) => self.readable(lock, entry),
+            LockEntry::Sealed(stub, why) => self.sealed(stub, why, entry),
+            LockEntry::Empty(_) => "empty: a file of 0 bytes is no lock and blocks nobody".into(),
+            LockEntry::Unreadable(stub, why) => self.unreadable(stub, *why),
+        }
+    }
+
+    fn readable(&self, lock: &Lock, entry: &SeenEntry) -> String {
+        let mut text = match self.verdict(entry) {
+            Verdict::Stale(StaleReason::Owner(reason)) => owner_gone(reason).to_string(),
+            Verdict::Stale(StaleReason::Unrefreshed) => format!(
+                "stale: same file name for {}; restic's own rule does not see it, because the \
+                 lock's time is {}",
+                in_words(self.since(entry.first_seen)),
+                entry.entry.refreshed_at().map_or("missing".into(), |own| ago(self.since(own))),
+            ),
+            Verdict::Stale(StaleReason::Age) => self.aged(entry),
+            verdict @ (Verdict::Fresh | Verdict::Overdue | Verdict::Doomed) => {
+                self.alive(lock, entry, verdict)
+            }
+            Verdict::Unjudged => "no lock".to_string(),
+        };
+        if let Some(doubt) = lock.doubt {
+            text.push_str("; probably not a lock at all: ");
+            text.push_str(doubt);
+        }
+        text
+    }
+
+    /// Stale by restic's rule; whether the other evidence agrees.
+    fn aged(&self, entry: &SeenEntry) -> String {
+        let seen_for = self.since(entry.first_seen);
+        let Some(own) = entry.entry.refreshed_at() else {
+            return format!(
+                "stale by restic's rule, because it states no time; this name was first seen {}",
+                ago(seen_for)
+            );
+        };
+        let age = self.since(own);
+        if seen_for > signed(self.policy.stale_limit) {
+            let name = in_words(seen_for);
+            return format!("stale: same file name for {name}; restic's own rule agrees");
+        }
+        if self.is_dead(entry) {
+            return format!("stale by age: last refresh {} by the holder's clock", ago(age));
+        }
+        // The clock that contradicts: a look without this name, or the storage.
+        let (what, when) = match (entry.not_before, entry.entry.stub().stored_at) {
+            (Some(_), _) => ("this name appeared", entry.first_seen),
+            (None, Some(stored)) => ("the file was stored", stored),
+            (None, None) => ("this name appeared", entry.first_seen),
+        };
+        let keeps_old_time =
+            self.seen.holds.iter().any(|hold| {
+                hold.keeps_old_time && hold.files.first() == Some(&entry.entry.stub().id)
+            });
+        if keeps_old_time {
+            return format!(
+                "restic's rule says stale, but {what} {} with the same old time as the one \
+                 before: a client of restic 0.9.6 or older refreshes like this; do not unlock",
+                ago(self.since(when))
+            );
+        }
+        let behind = in_words(when.duration_since(own));
+        format!(
+            "restic's rule says stale, but {what} {}: the holder's clock is about {behind} \
+             behind; do not unlock",
+            ago(self.since(when))
+        )
+    }
+
+    fn alive(&self, lock: &Lock, entry: &SeenEntry, verdict: Verdict) -> String {
+        let mode = lock.mode.as_str();
+        let refreshed = ago(self.since(entry.refreshed_at()));
+        match (verdict, lock.mode) {
+            (Verdict::Overdue, _) => format!("{mode}, overdue: last refresh {refreshed}"),
+            (Verdict::Doomed, _) => format!(
+                "{mode}, very likely lost: last refresh {refreshed}; its host sleeps, it hangs, or it died"
+            ),
+            (_, LockMode::Exclusive) => {
+                format!("{mode} and alive: refreshed {refreshed}; a healthy prune looks like this")
+            }
+            (_, LockMode::Shared) => {
+                format!("{mode} and alive: refreshed {refreshed}; a healthy backup looks like this")
+            }
+        }
+    }
+
+    fn sealed(&self, stub: &Stub, why: &SealedWhy, entry: &SeenEntry) -> String {
+        let why = match why {
+            SealedWhy::NoKey => "no password given".to_string(),
+            SealedWhy::KeyPending => "its key is still being derived".to_string(),
+            SealedWhy::Permission(what) => format!("reading is refused: {}", plain(what)),
+            SealedWhy::Archived => "it lies in an archive tier".to_string(),
+            SealedWhy::NotServed => "listed, but not found when read".to_string(),
+        };
+        let when = match stub.stored_at {
+            Some(at) => format!("stored {}", ago(self.since(at))),
+            None => format!("first seen {}", ago(self.since(entry.first_seen))),
+        };
+        let verdict = match self.verdict(entry) {
+            Verdict::Stale(StaleReason::Unrefreshed) => {
+                format!("; stale: same file name for {}", in_words(self.since(entry.first_seen)))
+            }
+            Verdict::Stale(_) => "; stale: no refresh since".to_string(),
+            Verdict::Fresh | Verdict::Overdue | Verdict::Doomed | Verdict::Unjudged => {
+                String::new()
+            }
+        };
+        format!("sealed: {why}; listed size {}, {when}{verdict}", stub.size)
+    }
+
+    fn unreadable(&self, stub: &Stub, why: UnreadableWhy) -> String {
+        let what = match why {
+            UnreadableWhy::Hash => "name is not the SHA-256 of the bytes",
+            UnreadableWhy::Short => "shorter than any encrypted file",
+            UnreadableWhy::Mac => "encrypted with another key, or damaged",
+            UnreadableWhy::Encoding => "neither JSON nor the compression that restic writes",
+            UnreadableWhy::Json => "its content is not a lock",
+            UnreadableWhy::TooLarge => "larger than any lock; not downloaded",
+            UnreadableWhy::Name => "restic takes the name for a lock's and cannot load it",
+            UnreadableWhy::Missing => "the storage lists it and does not serve it",
+        };
+        let stored = match stub.stored_at {
+            Some(at) => format!(", stored {}", ago(self.since(at))),
+            None => String::new(),
+        };
+        let why = why.as_str();
+        format!("unreadable ({why}): {what}; size {}{stored}; blocks every command", stub.size)
+    }
+}
+
+fn owner_gone(reason: GoneReason) -> &'static str {
+    match reason {
+        GoneReason::Rebooted => "stale: its host booted after the last refresh",
+        GoneReason::Gone => "stale: no process has its pid any more",
+        GoneReason::Reused => "stale: its pid belongs to a process that started later",
+    }
+}

@@ -1,0 +1,9 @@
+//! Rendering a [`crate::status::Status`]: pure functions from the picture and a time to text.
+//!
+//! Nothing here scans, reads or knows the clock; what `now` means is the caller's business.
+
+pub mod json;
+pub mod metrics;
+pub mod page;
+pub mod table;
+mod view;

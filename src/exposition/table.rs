@@ -1,0 +1,167 @@
+//! The table that `check` prints, and its one line for Nagios.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::evidence::{self, Finding, Severity, in_words};
+use crate::judge;
+use crate::label::clean;
+use crate::status::{Status, TargetStatus};
+
+/// Names longer than this make their own line wider, not the table.
+const NAME_WIDTH_MAX: usize = 40;
+/// Longest line for Nagios, which cuts output at 4 KiB or less.
+const NAGIOS_BYTES_MAX: usize = 1_000;
+
+/// One target with everything that is to be said about it.
+struct Row<'a> {
+    target: &'a TargetStatus,
+    findings: Vec<Finding>,
+    severity: Severity,
+}
+
+fn rows(status: &Status, now: Timestamp, hold: Duration) -> Vec<Row<'_>> {
+    let mut rows: Vec<_> = status
+        .targets
+        .values()
+        .map(|target| {
+            let findings = evidence::findings(target, now, hold);
+            let severity = evidence::worst(&findings);
+            Row { target, findings, severity }
+        })
+        .collect();
+    // The worst first; of equals the order of their names stays.
+    rows.sort_by_key(|row| std::cmp::Reverse(row.severity));
+    rows
+}
+
+/// How bad the whole is. No target at all cannot be told.
+pub fn severity(status: &Status, now: Timestamp, hold: Duration) -> Severity {
+    let worst = rows(status, now, hold).iter().map(|row| row.severity).max();
+    worst.unwrap_or(Severity::Unknown)
+}
+
+/// A table for people, the worst first, with the evidence and the next step below each target.
+pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> String {
+    let rows = rows(status, now, hold);
+    let width = rows
+        .iter()
+        .map(|row| row.target.spec.name.as_str().chars().count())
+        .max()
+        .unwrap_or(0)
+        .clamp("TARGET".len(), NAME_WIDTH_MAX);
+    let mut out = String::new();
+    line(&mut out, format_args!("{:8}  {:width$}  {:9}  REFUSED NOW", "", "TARGET", "STATE"));
+    for row in &rows {
+        let word = painted(row.severity, colour);
+        let name = row.target.spec.name.as_str();
+        let (state, refused) = state_and_refused(row.target, now, hold);
+        line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
+        for finding in &row.findings {
+            line(&mut out, format_args!("{:10}{}", "", finding.line()));
+            if let Some(step) = &finding.next_step {
+                line(&mut out, format_args!("{:10}$ {step}", ""));
+            }
+        }
+        if let Some(seen) = row.target.seen() {
+            if seen.facts.sealed {
+                line(
+                    &mut out,
+                    format_args!(
+                        "{:10}no password given: count, size and age are known, mode and holder are not",
+                        ""
+                    ),
+                );
+            }
+            if seen.ignored.count > 0 {
+                let examples = seen.ignored.examples.join(", ");
+                let count = seen.ignored.count;
+                line(
+                    &mut out,
+                    format_args!("{:10}{count} names that are no locks: {examples}", ""),
+                );
+            }
+        }
+    }
+    out
+}
+
+/// `String` never refuses to be written to.
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let start = out.len();
+    let _ = out.write_fmt(text);
+    out.truncate(start + out[start..].trim_end().len());
+    out.push('\n');
+}
+
+fn painted(severity: Severity, colour: bool) -> String {
+    let word = format!("{:8}", severity.as_str());
+    let code = match severity {
+        Severity::Ok => 32,
+        Severity::Warning => 33,
+        Severity::Critical => 31,
+        Severity::Unknown => 35,
+    };
+    if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word }
+}
+
+/// The state, and in restic's words what would be refused now.
+fn state_and_refused(
+    target: &TargetStatus,
+    now: Timestamp,
+    hold: Duration,
+) -> (&'static str, String) {
+    let Some(seen) = target.seen_at(now, hold) else {
+        return ("unknown", "not known".into());
+    };
+    let entries = || seen.entries.iter().map(|entry| &entry.entry);
+    let blocked = judge::blocked(entries());
+    let (what, since) = match (blocked.shared, blocked.exclusive) {
+        (Some(true), _) => ("everything, backups included", seen.blocked_since.shared),
+        (None, _) => ("prune, forget, check; perhaps backups", seen.blocked_since.exclusive),
+        (Some(false), Some(true)) => ("prune, forget, check", seen.blocked_since.exclusive),
+        (Some(false), Some(false)) => ("nothing", None),
+        (Some(false), None) => ("not known", None),
+    };
+    let refused = match since {
+        Some(since) => format!("{what}, for {}", in_words(now.duration_since(since))),
+        None => what.to_owned(),
+    };
+    (judge::state(entries()).as_str(), refused)
+}
+
+/// One line as the guidelines for Nagios plugins ask for: the worst in words, then figures.
+pub fn nagios(status: &Status, now: Timestamp, hold: Duration) -> String {
+    let rows = rows(status, now, hold);
+    let count = |severity| rows.iter().filter(|row| row.severity == severity).count();
+    let worst = rows.first().map_or(Severity::Unknown, |row| row.severity);
+    let mut text = String::new();
+    for row in rows.iter().filter(|row| row.severity != Severity::Ok) {
+        let said = row.findings.iter().find(|finding| finding.severity == row.severity);
+        let said = said.map(Finding::line).unwrap_or_default();
+        let _ = write!(
+            text,
+            "{}{}: {said}",
+            if text.is_empty() { "" } else { "; " },
+            row.target.spec.name
+        );
+    }
+    if text.is_empty() {
+        text = match rows.len() {
+            0 => "nothing to watch".into(),
+            count => format!("{count} targets, nothing stuck, unreadable or failing"),
+        };
+    }
+    // The bar separates the text from the figures.
+    let text = clean(&text, NAGIOS_BYTES_MAX).replace('|', "/");
+    format!(
+        "LOCKS {} - {text} | targets={} critical={} warning={} unknown={}\n",
+        worst.as_str().to_uppercase(),
+        rows.len(),
+        count(Severity::Critical),
+        count(Severity::Warning),
+        count(Severity::Unknown),
+    )
+}

@@ -1,0 +1,163 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::location::Location;
+use crate::scan::Facts;
+use crate::secret::{EnvSpec, PasswordSpec};
+use crate::target::{PerMode, ResticSpec, SourceSpec};
+
+/// What a target does is in its name: `ok`, `hang`, `fail`, `panic`, `pending`.
+struct Acting {
+    act: String,
+    ready: AtomicUsize,
+}
+
+#[async_trait]
+impl LockSource for Acting {
+    async fn scan(&self) -> Result<Look, ScanError> {
+        match self.act.trim_end_matches(char::is_numeric) {
+            "hang" => std::future::pending().await,
+            "fail" => Err(ScanError::new(ErrorClass::Network, "list", "refused", "")),
+            "panic" => panic!("asked for"),
+            "pending" if self.ready.load(Ordering::SeqCst) == 0 => Ok(Look {
+                facts: Facts { sealed: true, key_pending: true, ..Facts::default() },
+                ..Look::default()
+            }),
+            _ => Ok(Look::default()),
+        }
+    }
+
+    async fn ready(&self) {
+        self.ready.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn acting(spec: &TargetSpec, _: &Context) -> Box<dyn LockSource> {
+    Box::new(Acting { act: spec.name.as_str().to_owned(), ready: AtomicUsize::new(0) })
+}
+
+fn spec(name: &str) -> TargetSpec {
+    TargetSpec {
+        name: TargetName::new(name).unwrap(),
+        interval: Duration::from_secs(60),
+        timeout: Duration::from_secs(30),
+        hold_limit: PerMode::default(),
+        stuck_limit: PerMode::default(),
+        host: "".into(),
+        source: SourceSpec::Restic(ResticSpec {
+            repository: Location::Local("/nowhere".into()),
+            password: PasswordSpec::Inherit,
+            env: EnvSpec::default(),
+            options: BTreeMap::new(),
+            key_hint: None,
+            cacert: Vec::new(),
+            insecure_tls: false,
+        }),
+    }
+}
+
+struct Bench {
+    targets: watch::Sender<TargetSet>,
+    scans: mpsc::Receiver<Scan>,
+}
+
+fn start(names: &[&str], concurrency: usize) -> Bench {
+    let (targets, following) = watch::channel(TargetSet::new(names.iter().map(|n| spec(n))));
+    let (sender, scans) = mpsc::channel(1024);
+    let scanner = Scanner::new(crate::app::context(), acting, concurrency, sender);
+    tokio::spawn(scanner.run(following));
+    Bench { targets, scans }
+}
+
+impl Bench {
+    async fn next(&mut self) -> Scan {
+        self.scans.recv().await.expect("the scanner runs")
+    }
+
+    /// Scans of each target that end within this much simulated time.
+    async fn within(&mut self, time: Duration) -> BTreeMap<String, usize> {
+        let end = Instant::now() + time;
+        let mut counts = BTreeMap::new();
+        while let Ok(Some(scan)) = tokio::time::timeout_at(end, self.scans.recv()).await {
+            *counts.entry(scan.target.to_string()).or_insert(0) += 1;
+        }
+        counts
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_target_delays_no_other() {
+    let hanging: Vec<String> = (0..50).map(|n| format!("hang{n}")).collect();
+    let mut names: Vec<&str> = hanging.iter().map(String::as_str).collect();
+    names.push("ok");
+    let mut bench = start(&names, 4);
+    // The first round may wait for places that the hanging ones took before anybody knew them.
+    bench.within(Duration::from_secs(600)).await;
+    let counts = bench.within(Duration::from_secs(600)).await;
+    assert!((9..=11).contains(&counts["ok"]), "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_and_a_panic_are_failures_of_their_target_only() {
+    let mut bench = start(&["hang", "panic", "ok"], 4);
+    let mut classes = BTreeMap::new();
+    while classes.len() < 3 {
+        let scan = bench.next().await;
+        classes.insert(scan.target.to_string(), scan.outcome.err().map(|error| error.class));
+    }
+    assert_eq!(classes["hang"], Some(ErrorClass::Timeout));
+    assert_eq!(classes["panic"], Some(ErrorClass::Internal));
+    assert_eq!(classes["ok"], None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_target_is_tried_less_often_but_at_least_every_five_minutes() {
+    let mut bench = start(&["fail"], 4);
+    bench.within(Duration::from_secs(1800)).await;
+    let counts = bench.within(Duration::from_secs(3600)).await;
+    assert!((12..=14).contains(&counts["fail"]), "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_is_scanned_again_as_soon_as_its_key_is_there() {
+    let mut bench = start(&["pending"], 4);
+    assert!(bench.next().await.outcome.unwrap().facts.key_pending);
+    let asked = Instant::now();
+    assert!(!bench.next().await.outcome.unwrap().facts.key_pending);
+    assert!(asked.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_come_and_go_with_the_set() {
+    let mut bench = start(&["ok1"], 4);
+    assert_eq!(bench.next().await.target.as_str(), "ok1");
+    bench.targets.send_replace(TargetSet::new([spec("ok2")]));
+    let counts = bench.within(Duration::from_secs(300)).await;
+    assert_eq!(counts.keys().map(String::as_str).collect::<Vec<_>>(), ["ok2"]);
+}
+
+#[test]
+fn scans_that_were_due_meanwhile_are_counted_not_made_up_for() {
+    let start = Instant::now();
+    let mut rhythm = Rhythm { due: start, failures: 0 };
+    let spec = spec("ok");
+    assert_eq!(rhythm.next(&spec, false, start + Duration::from_secs(1)), 0);
+    assert_eq!(rhythm.due, start + Duration::from_secs(60));
+    assert_eq!(rhythm.next(&spec, false, start + Duration::from_secs(250)), 3);
+    assert_eq!(rhythm.due, start + Duration::from_secs(300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lag_is_the_delay_of_the_scan_that_waits_longest() {
+    let waiting = Waiting::default();
+    assert_eq!(waiting.lag(), Duration::ZERO);
+    let first = waiting.enter(Instant::now());
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let _second = waiting.enter(Instant::now());
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(waiting.lag(), Duration::from_secs(10));
+    drop(first);
+    assert_eq!(waiting.lag(), Duration::from_secs(5));
+}

@@ -1,0 +1,97 @@
+//! Since when a new lock of each mode would have been refused at every look.
+//!
+//! Only a look that finds the mode free ends such a run. A look that cannot tell neither ends nor
+//! begins one, and a failed scan is no look at all.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::holds::Held;
+use super::memory::{LookTime, per_mode, signed};
+use crate::judge;
+use crate::lock::{LockEntry, LockMode};
+use crate::status::SeenEntry;
+use crate::target::PerMode;
+
+/// The runs of one target.
+#[derive(Default)]
+pub(super) struct Runs(PerMode<Option<Run>>);
+
+#[derive(Clone, Copy)]
+struct Run {
+    since: Timestamp,
+    /// End of its first look.
+    began: Timestamp,
+    /// End of the last look that found the mode blocked.
+    last: Timestamp,
+}
+
+impl Runs {
+    /// Takes in one look: its files, and the holds behind the readable ones.
+    ///
+    /// Nobody knows what happened in a pause of more than `hold` between two looks, so it ends a
+    /// run, unless something that blocks now was there before it.
+    pub fn look<'a>(
+        &mut self,
+        time: LookTime,
+        entries: &[SeenEntry],
+        holds: impl Iterator<Item = &'a Held> + Clone,
+        hold: Duration,
+    ) -> PerMode<Option<Timestamp>> {
+        let blocked = judge::blocked(entries.iter().map(|seen| &seen.entry));
+        let mut shown = PerMode { exclusive: None, shared: None };
+        for mode in LockMode::ALL {
+            let run = per_mode(&mut self.0, mode);
+            match blocked.of(mode) {
+                Some(false) => *run = None,
+                None => {}
+                Some(true) => {
+                    let files = entries
+                        .iter()
+                        .filter(|seen| judge::blocks(&seen.entry, mode) == Some(true));
+                    let holders = holds.clone().filter(|held| blocks(held.mode, mode));
+                    let was_there = |last: Timestamp| {
+                        files.clone().any(|seen| seen.first_seen <= last)
+                            || holders.clone().any(|held| held.first_look <= last)
+                    };
+                    let unbroken = run.filter(|run| {
+                        time.ended.duration_since(run.last) <= signed(hold) || was_there(run.last)
+                    });
+                    let (since, began) = match unbroken {
+                        Some(Run { since, began, .. }) => {
+                            // What was sealed at the first look may show its time only now.
+                            let known = files.clone().filter(|seen| seen.first_seen <= began);
+                            let since = known.map(SeenEntry::refreshed_at).fold(since, Ord::min);
+                            (since, began)
+                        }
+                        None => {
+                            let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
+                            let begins = unheld.map(SeenEntry::refreshed_at);
+                            let begins = begins.chain(holders.clone().map(|held| held.held_since));
+                            (begins.min().unwrap_or(time.ended), time.ended)
+                        }
+                    };
+                    *run = Some(Run { since, began, last: time.ended });
+                    *per_mode(&mut shown, mode) = Some(since);
+                }
+            }
+        }
+        shown
+    }
+}
+
+/// Whether a hold of one mode refuses a new lock of another.
+fn blocks(held: LockMode, new: LockMode) -> bool {
+    match (held, new) {
+        (LockMode::Exclusive, _) | (LockMode::Shared, LockMode::Exclusive) => true,
+        (LockMode::Shared, LockMode::Shared) => false,
+    }
+}
+
+fn is_readable(entry: &LockEntry) -> bool {
+    match entry {
+        LockEntry::Readable(_) => true,
+        LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
+    }
+}

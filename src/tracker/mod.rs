@@ -1,0 +1,206 @@
+//! Joins scans over time: holds across refreshes, names and when they were first seen, since when
+//! something is blocked. One task owns a [`Tracker`]; it is handed scans and the time in them.
+//!
+//! Pure: no clock, no I/O, no logging. It refuses to conclude anything from a scan that failed:
+//! such a scan changes what is said about scanning, never what is said about locks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::lock::{LeasePolicy, LockMode};
+use crate::scan::{ErrorClass, Look, Scan, ScanError};
+use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, TargetStatus};
+use crate::target::{TargetName, TargetSet, TargetSpec};
+
+mod blocked;
+mod holds;
+mod memory;
+
+use memory::Memory;
+
+/// Everything known so far.
+///
+/// ```
+/// use std::time::Duration;
+/// use jiff::Timestamp;
+/// use lock_exporter::location::Location;
+/// use lock_exporter::scan::{Look, Scan};
+/// use lock_exporter::secret::{EnvSpec, PasswordSpec};
+/// use lock_exporter::source;
+/// use lock_exporter::status::Phase;
+/// use lock_exporter::target::*;
+/// use lock_exporter::tracker::Tracker;
+///
+/// let name = TargetName::new("db01")?;
+/// let spec = TargetSpec {
+///     name: name.clone(),
+///     interval: Duration::from_secs(60),
+///     timeout: Duration::from_secs(30),
+///     hold_limit: PerMode { exclusive: None, shared: None },
+///     stuck_limit: PerMode { exclusive: None, shared: None },
+///     host: "".into(),
+///     source: SourceSpec::Restic(ResticSpec {
+///         repository: Location::parse("/srv/restic/db01")?,
+///         password: PasswordSpec::default(),
+///         env: EnvSpec::default(),
+///         options: Default::default(),
+///         key_hint: None,
+///         cacert: Vec::new(),
+///         insecure_tls: false,
+///     }),
+/// };
+/// let mut tracker = Tracker::new(source::policy, Duration::from_secs(15 * 60));
+/// tracker.retarget(&TargetSet::new([spec]));
+/// assert!(matches!(tracker.status().targets[&name].phase, Phase::Pending));
+///
+/// let started_at: Timestamp = "2024-05-01T10:00:00Z".parse()?;
+/// let events = tracker.apply(Scan {
+///     target: name.clone(),
+///     started_at,
+///     ended_at: started_at,
+///     took: Duration::ZERO,
+///     outcome: Ok(Look::default()),
+/// });
+/// assert!(events.is_empty());
+/// let status = tracker.status();
+/// assert!(status.targets[&name].seen().is_some_and(|seen| seen.holds.is_empty()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tracker {
+    policy_of: fn(&TargetSpec) -> LeasePolicy,
+    hold: Duration,
+    memories: BTreeMap<TargetName, Memory>,
+    /// Published by cloning; what is shared with a reader is copied on the next write.
+    status: Status,
+}
+
+impl Tracker {
+    /// A tracker that knows nothing. `policy_of` gives the rhythm of a target's holders;
+    /// `hold` is how long values of a failing target stay valid.
+    pub fn new(policy_of: fn(&TargetSpec) -> LeasePolicy, hold: Duration) -> Self {
+        Self { policy_of, hold, memories: BTreeMap::new(), status: Status::default() }
+    }
+
+    /// Follows a new set of targets: new ones appear as pending, gone ones are forgotten. One
+    /// whose specification changed keeps what is known as long as it is at the same place.
+    ///
+    /// A scan that began before must not be applied to a target that moved: whoever runs scans
+    /// ends them when the specification changes.
+    pub fn retarget(&mut self, targets: &TargetSet) {
+        let mut next = BTreeMap::new();
+        let mut memories = BTreeMap::new();
+        for spec in targets.iter() {
+            let name = &spec.name;
+            let known = self.status.targets.get(name).filter(|old| same_place(&old.spec, spec));
+            let status = match known {
+                Some(old) if old.spec == *spec => Arc::clone(old),
+                Some(old) => {
+                    let policy = (self.policy_of)(spec);
+                    Arc::new(TargetStatus { spec: Arc::clone(spec), policy, ..(**old).clone() })
+                }
+                None => Arc::new(self.pending(spec)),
+            };
+            let memory = known.and_then(|_| self.memories.remove(name)).unwrap_or_default();
+            next.insert(name.clone(), status);
+            memories.insert(name.clone(), memory);
+            let durations = Arc::make_mut(&mut self.status.durations);
+            for mode in LockMode::ALL {
+                durations.entry((spec.source_name(), mode)).or_default();
+            }
+        }
+        self.memories = memories;
+        self.status.targets = Arc::new(next);
+        self.status.revision += 1;
+    }
+
+    fn pending(&self, spec: &Arc<TargetSpec>) -> TargetStatus {
+        TargetStatus {
+            spec: Arc::clone(spec),
+            policy: (self.policy_of)(spec),
+            phase: Phase::Pending,
+            last_attempt: None,
+            counters: TargetCounters::default(),
+        }
+    }
+
+    /// Takes one scan in and says what it shows to have happened. A scan of a target that is not
+    /// in the set is dropped.
+    pub fn apply(&mut self, scan: Scan) -> Vec<LockEvent> {
+        let (Some(known), Some(memory)) =
+            (self.status.targets.get(&scan.target), self.memories.get_mut(&scan.target))
+        else {
+            return Vec::new();
+        };
+        let mut target = TargetStatus::clone(known);
+        target.last_attempt = Some(Attempt { ended_at: scan.ended_at, took: scan.took });
+        target.counters.scans += 1;
+        let mut events = Vec::new();
+        match scan.outcome {
+            Ok(look) => {
+                let (began, ended) = (scan.started_at, scan.ended_at);
+                let time = memory::LookTime { began, ended, policy: target.policy };
+                let found = memory.look(time, look.entries, self.hold);
+                found.count(&mut target.counters);
+                let durations = Arc::make_mut(&mut self.status.durations);
+                for (mode, took) in &found.ended {
+                    durations.entry((target.spec.source_name(), *mode)).or_default().observe(*took);
+                }
+                events = found.events(&scan.target, scan.ended_at);
+                let rest = Look { entries: Vec::new(), ..look };
+                target.phase = Phase::Seen(Arc::new(found.into_seen(scan.ended_at, rest)));
+            }
+            Err(error) => {
+                target.counters.scan_failures += 1;
+                target.phase = failing(target.phase, error, scan.ended_at);
+            }
+        }
+        Arc::make_mut(&mut self.status.targets).insert(scan.target, Arc::new(target));
+        self.remember(&events);
+        self.status.revision += 1;
+        events
+    }
+
+    fn remember(&mut self, events: &[LockEvent]) {
+        if events.is_empty() {
+            return;
+        }
+        let ring: &mut VecDeque<LockEvent> = Arc::make_mut(&mut self.status.events);
+        ring.extend(events.iter().cloned());
+        let excess = ring.len().saturating_sub(Status::EVENTS_MAX);
+        ring.drain(..excess);
+    }
+
+    /// The current picture; cheap: four counters go up. The first scan applied afterwards copies
+    /// the map of targets, not the targets, so apply all that is waiting before asking again.
+    pub fn status(&self) -> Status {
+        self.status.clone()
+    }
+}
+
+fn same_place(old: &TargetSpec, new: &TargetSpec) -> bool {
+    old.source_name() == new.source_name()
+        && old.backend() == new.backend()
+        && old.location() == new.location()
+}
+
+/// What a failed scan makes of what was known before.
+fn failing(before: Phase, error: ScanError, at: Timestamp) -> Phase {
+    let (last_seen, since) = match before {
+        Phase::Pending => (None, at),
+        Phase::Seen(seen) => (Some(seen), at),
+        Phase::Failing { last_seen, since, .. } => (last_seen, since),
+    };
+    // While its key was pending the target was shown as sealed. Now the password turns out to be
+    // wrong, and a wrong password is an error, not a way to watch sealed.
+    let wrong_password = error.class == ErrorClass::WrongPassword;
+    let last_seen = last_seen.filter(|seen: &Arc<Seen>| !(wrong_password && seen.facts.sealed));
+    Phase::Failing { last_seen, error, since }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

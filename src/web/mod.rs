@@ -1,0 +1,307 @@
+//! The HTTP server: routes, limits and draining. What it shows is rendered elsewhere.
+//!
+//! HTTP/1.1 only: only there does hyper close a connection that sends nothing.
+#![allow(clippy::disallowed_methods, reason = "requests are where renderers get the time from")]
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use jiff::Timestamp;
+use prometheus::{Encoder, Registry, TextEncoder};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use crate::exposition::metrics::{Exporter, Rules, StatusCollector};
+use crate::exposition::page;
+use crate::scanner::Waiting;
+use crate::status::Status;
+use crate::telemetry::Telemetry;
+
+/// A client must have sent its request's head after this time.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest request head that is read.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Connections open at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 512;
+/// A request, from its head to the end of its answer, may take this long.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time for running requests to end when the server stops.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// The content type of the text format; the `prometheus` crate's own lacks the charset.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the server shows.
+pub struct Site {
+    /// The current picture.
+    pub status: watch::Receiver<Status>,
+    /// How metrics are rendered.
+    pub rules: Arc<Rules>,
+    /// Facts about this process.
+    pub exporter: Exporter,
+    /// The exporter's own counters.
+    pub telemetry: Arc<Telemetry>,
+    /// `process_*`.
+    pub process: Registry,
+    /// Scans waiting for a place.
+    pub waiting: Waiting,
+    /// Where metrics are, `/metrics`.
+    pub telemetry_path: String,
+    /// Scrapes answered at once; none = no limit.
+    pub scrapes: Option<Semaphore>,
+    /// From when on the exporter is ready although targets were not all looked at.
+    pub ready_from: Instant,
+    /// True as soon as the exporter stops.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// Serves until `site.stopping` says so, then lets running requests end.
+pub async fn serve(listeners: Vec<TcpListener>, site: Arc<Site>) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let servers = listeners
+        .into_iter()
+        .map(|listener| tokio::spawn(accept(listener, site.clone(), connections.clone())));
+    futures_util::future::join_all(servers).await;
+}
+
+async fn accept(listener: TcpListener, site: Arc<Site>, connections: Arc<Semaphore>) {
+    let graceful = GracefulShutdown::new();
+    let mut stopping = site.stopping.clone();
+    loop {
+        let permit = connections.clone().acquire_owned();
+        let accepted = tokio::select! {
+            accepted = async { (permit.await, listener.accept().await) } => accepted,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let (permit, stream) = match accepted {
+            (permit, Ok((stream, _peer))) => (permit, stream),
+            (_, Err(error)) => {
+                // Out of descriptors, usually; the listener is fine.
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let site = site.clone();
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(
+                TokioIo::new(stream),
+                service_fn(move |request| {
+                    let site = site.clone();
+                    async move { Ok::<_, Infallible>(answer(&site, &request).await) }
+                }),
+            );
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            let _permit = permit;
+            // A client's own faults (resets, bad requests) are nobody's news.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let started = Instant::now();
+    let _running = site.telemetry.http_starts();
+    let path = request.uri().path();
+    let (handler, response) = if path == site.telemetry_path {
+        ("/metrics", only_get(request, metrics(site, request.headers()).await))
+    } else {
+        match path {
+            "/" => ("/", only_get(request, landing(site))),
+            "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
+            "/-/ready" => ("/-/ready", only_get(request, ready(site))),
+            _ => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
+        }
+    };
+    let response = if request.method() == Method::HEAD { headless(response) } else { response };
+    site.telemetry.http_ended(handler, response.status().as_u16(), started.elapsed());
+    response
+}
+
+fn only_get(request: &Request<Incoming>, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return response;
+    }
+    let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refusal
+}
+
+/// The same headers, its length included, without the body.
+fn headless(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    use hyper::body::Body;
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        parts.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(parts, Full::default())
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    with_type(status, "text/plain; charset=utf-8", body)
+}
+
+fn with_type(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn ready(site: &Site) -> Response<Full<Bytes>> {
+    if *site.stopping.borrow() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    let status = site.status.borrow();
+    let waiting = status.targets.values().filter(|t| t.last_attempt.is_none()).count();
+    if waiting == 0 || Instant::now() >= site.ready_from {
+        text(StatusCode::OK, "ready\n")
+    } else {
+        let body = format!("{waiting} of {} targets not looked at yet\n", status.targets.len());
+        text(StatusCode::SERVICE_UNAVAILABLE, body)
+    }
+}
+
+fn landing(site: &Site) -> Response<Full<Bytes>> {
+    let status = site.status.borrow().clone();
+    let body = page::landing(&status, Timestamp::now(), site.rules.hold, &site.telemetry_path);
+    let mut response = with_type(StatusCode::OK, "text/html; charset=utf-8", body);
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
+    );
+    response
+}
+
+async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let _permit = match &site.scrapes {
+        None => None,
+        Some(scrapes) => match scrapes.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at once\n"),
+        },
+    };
+    let gzip = headers.get(header::ACCEPT_ENCODING).is_some_and(accepts_gzip);
+    let rendering = site.clone();
+    // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
+    let rendered = tokio::task::spawn_blocking(move || render(&rendering, gzip)).await;
+    let body = match rendered {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "metrics not rendered");
+            return text(StatusCode::INTERNAL_SERVER_ERROR, format!("not rendered: {error}\n"));
+        }
+        Err(_panic) => {
+            return text(StatusCode::INTERNAL_SERVER_ERROR, "not rendered: a fault, see the log\n");
+        }
+    };
+    let mut response = with_type(StatusCode::OK, TEXT_FORMAT, body);
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    if gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+/// The whole page of metrics as of now.
+fn render(site: &Site, gzip: bool) -> anyhow::Result<Vec<u8>> {
+    site.telemetry.scan_lag(site.waiting.lag());
+    let status = site.status.borrow().clone();
+    let targets = Registry::new();
+    let collector = StatusCollector::new(status, Timestamp::now(), site.rules.clone());
+    targets.register(Box::new(collector))?;
+    // Collectors that describe nothing beforehand look alike to a registry: one each.
+    let exporter = Registry::new();
+    exporter.register(Box::new(site.exporter.clone()))?;
+    let mut body = Vec::new();
+    for registry in [&targets, &exporter, site.telemetry.registry(), &site.process] {
+        TextEncoder::new().encode(&registry.gather(), &mut body)?;
+    }
+    if gzip {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&body)?;
+        body = encoder.finish()?;
+    }
+    Ok(body)
+}
+
+/// Whether an `Accept-Encoding` allows gzip: named with a weight above 0, or covered by `*`.
+fn accepts_gzip(value: &HeaderValue) -> bool {
+    let Ok(value) = value.to_str() else { return false };
+    let mut star = false;
+    for coding in value.split(',') {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight = parts
+            .find_map(|part| part.strip_prefix("q="))
+            .map_or(Some(1.0), |weight| weight.parse::<f32>().ok())
+            .unwrap_or(0.0);
+        if name.eq_ignore_ascii_case("gzip") {
+            return weight > 0.0;
+        }
+        star |= name == "*" && weight > 0.0;
+    }
+    star
+}
+
+/// Listens on each address, before anything else happens.
+///
+/// # Errors
+/// The address that cannot be listened on, and why.
+pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
+    use anyhow::Context as _;
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_used_only_where_it_is_accepted() {
+        for (header, expected) in [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0, *", false),
+            ("*", true),
+            ("identity", false),
+            ("gzip;q=x", false),
+        ] {
+            assert_eq!(accepts_gzip(&HeaderValue::from_static(header)), expected, "{header}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The whole `/metrics` text of known situations, compared with committed files.
+//!
+//! `LOCK_EXPORTER_GOLDEN=write cargo test golden` writes the files anew; read the difference.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_exporter::exposition::metrics::{FAMILIES, Rules, StatusCollector};
+use lock_exporter::exposition::{json, page, table};
+use lock_exporter::label::LabelRules;
+use lock_exporter::status::Status;
+use prometheus::{Encoder, Registry, TextEncoder};
+
+use crate::scene;
+
+fn render(status: Status, labels: LabelRules) -> String {
+    let hold = Duration::from_secs(15 * 60);
+    let rules = Arc::new(Rules { hold, labels, sources: vec!["restic"] });
+    let registry = Registry::new();
+    registry.register(Box::new(StatusCollector::new(status, scene::now(), rules))).unwrap();
+    let mut out = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn compare(folder: &str, file: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let path = path.join(file);
+    if std::env::var_os("LOCK_EXPORTER_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, committed, "{} differs", path.display());
+}
+
+#[test]
+fn every_scene_is_rendered_as_committed() {
+    let hold = Duration::from_secs(15 * 60);
+    for (name, status) in scene::all() {
+        let now = scene::now();
+        let mut table = table::table(&status, now, hold, false);
+        table.push_str(&table::nagios(&status, now, hold));
+        compare("table", &format!("{name}.txt"), &table);
+        compare("json", &format!("{name}.json"), &json::document(&status, now, hold).unwrap());
+        compare("page", &format!("{name}.html"), &page::landing(&status, now, hold, "/metrics"));
+        compare("metrics", &format!("{name}.prom"), &render(status, LabelRules::default()));
+    }
+}
+
+#[test]
+fn no_series_stands_twice_whatever_names_there_are() {
+    for (name, status) in scene::all() {
+        let text = render(status, LabelRules::default());
+        let mut known = BTreeSet::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let series = line.rsplit_once(' ').unwrap().0;
+            assert!(known.insert(series), "{name}: {series}");
+        }
+    }
+}
+
+#[test]
+fn every_family_is_shown_by_some_scene() {
+    let text: String =
+        scene::all().into_iter().map(|(_, status)| render(status, LabelRules::default())).collect();
+    for family in FAMILIES {
+        let sample = format!("\n{}{{", family.name);
+        assert!(text.contains(&sample), "{} is in no scene", family.name);
+    }
+}
+
+#[test]
+fn a_target_has_a_bounded_number_of_series() {
+    let status = |wanted: &str| {
+        scene::all().into_iter().find(|(name, _)| *name == wanted).map(|(_, status)| status)
+    };
+    let series = |text: &str| text.lines().filter(|line| line.contains("target=\"")).count();
+    let idle = series(&render(status("free").unwrap(), LabelRules::default()));
+    assert!(idle <= 40, "{idle} series of a target at rest");
+    let locked = series(&render(status("exclusive").unwrap(), LabelRules::default()));
+    assert!(locked <= idle + 8 + 4, "{locked} series of a locked target, {idle} at rest");
+    let many = series(&render(status("many").unwrap(), LabelRules::default()));
+    assert!(many <= idle + 8 + 20 * 4, "{many} series of a target with many holds");
+}
+
+#[test]
+fn the_worst_hold_is_never_hidden() {
+    let mut entries: Vec<_> = (0..30)
+        .map(|n| {
+            let mode = lock_exporter::lock::LockMode::Shared;
+            scene::lock(n, mode, &format!("host{n}"), "u", 1, scene::ago(2))
+        })
+        .collect();
+    let exclusive = lock_exporter::lock::LockMode::Exclusive;
+    entries.push(scene::lock(99, exclusive, "zzz", "u", 1, scene::ago(1)));
+    let spec = scene::spec("a", "/srv/a");
+    let text = render(
+        scene::status(vec![(spec, vec![(0, Ok(scene::look(entries)))])]),
+        LabelRules::default(),
+    );
+    assert!(text.contains("hostname=\"zzz\""), "{text}");
+    assert!(text.contains("lock_target_hidden_holds{target=\"a\",host=\"web01\"} 11"), "{text}");
+}
+
+#[test]
+fn dropped_and_rewritten_labels_merge_their_holds() {
+    let rules = LabelRules {
+        hostname_rewrite: vec![(regex::Regex::new("^pod-.*$").unwrap(), "pod".into())],
+        drop: vec![],
+    };
+    let entries = (0..200)
+        .map(|n| {
+            let mode = lock_exporter::lock::LockMode::Shared;
+            scene::lock(n, mode, &format!("pod-{n}"), "u", n.into(), scene::ago(2))
+        })
+        .collect();
+    let spec = scene::spec("a", "/srv/a");
+    let text = render(scene::status(vec![(spec, vec![(0, Ok(scene::look(entries)))])]), rules);
+    let series: Vec<_> = text.lines().filter(|l| l.starts_with("lock_hold_info{")).collect();
+    assert_eq!(series.len(), 1, "{series:?}");
+    assert!(series[0].contains("hostname=\"pod\"") && series[0].contains("pid=\"0\""));
+    assert!(text.contains("lock_target_holds{target=\"a\",host=\"web01\",mode=\"shared\"} 200"));
+    assert!(text.contains("lock_target_hidden_holds{target=\"a\",host=\"web01\"} 0"));
+}

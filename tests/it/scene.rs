@@ -1,0 +1,232 @@
+//! Statuses of known situations, made by the real tracker from hand-written looks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lock_exporter::config;
+use lock_exporter::location::Location;
+use lock_exporter::lock::*;
+use lock_exporter::scan::*;
+use lock_exporter::secret::{EnvSpec, PasswordSpec};
+use lock_exporter::source;
+use lock_exporter::status::Status;
+use lock_exporter::target::*;
+use lock_exporter::tracker::Tracker;
+
+/// Every scene is looked at in this moment.
+pub fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+pub fn ago(minutes: i64) -> Timestamp {
+    now() - SignedDuration::from_mins(minutes)
+}
+
+pub fn spec(name: &str, location: &str) -> TargetSpec {
+    let restic = ResticSpec {
+        repository: Location::parse(location).unwrap(),
+        password: PasswordSpec::Inherit,
+        env: EnvSpec::default(),
+        options: BTreeMap::new(),
+        key_hint: None,
+        cacert: Vec::new(),
+        insecure_tls: false,
+    };
+    config::target(
+        TargetName::new(name).unwrap(),
+        restic,
+        Duration::from_secs(60),
+        Duration::from_secs(30),
+        config::default_hold_limit(),
+        config::default_stuck_limit(),
+        "web01",
+    )
+}
+
+/// A file name made of one repeated hex digit pair.
+pub fn id(byte: u8) -> LockId {
+    LockId::new(format!("{byte:02x}").repeat(32))
+}
+
+pub fn stub(byte: u8, size: u64, stored_at: Option<Timestamp>) -> Stub {
+    Stub { id: id(byte), size, stored_at }
+}
+
+pub fn lock(
+    byte: u8,
+    mode: LockMode,
+    host: &str,
+    user: &str,
+    pid: i64,
+    at: Timestamp,
+) -> LockEntry {
+    LockEntry::Readable(Arc::new(Lock {
+        stub: stub(byte, 137, Some(at)),
+        key: HoldKey::new(format!("{host} {user} {pid} {}", mode.as_str())),
+        mode,
+        holder: Holder {
+            hostname: host.into(),
+            username: user.into(),
+            command: "".into(),
+            pid: Some(pid),
+            uid: None,
+            gid: None,
+        },
+        tenure: Tenure::Leased { refreshed_at: Some(at) },
+        liveness: Liveness::Unknown,
+        doubt: None,
+    }))
+}
+
+pub fn look(entries: Vec<LockEntry>) -> Look {
+    Look { entries, ..Look::default() }
+}
+
+pub fn sealed(entries: Vec<LockEntry>) -> Look {
+    let facts = Facts { sealed: true, ..Facts::default() };
+    Look { entries, facts, ..Look::default() }
+}
+
+pub type Outcome = Result<Look, ScanError>;
+
+/// The status after these scans: for each target its outcomes and how many minutes ago.
+pub fn status(targets: Vec<(TargetSpec, Vec<(i64, Outcome)>)>) -> Status {
+    let mut tracker = Tracker::new(source::policy, Duration::from_secs(15 * 60));
+    tracker.retarget(&TargetSet::new(targets.iter().map(|(spec, _)| spec.clone())));
+    for (spec, scans) in targets {
+        for (minutes, outcome) in scans {
+            let ended_at = ago(minutes);
+            let took = Duration::from_millis(125);
+            let started_at = ended_at - took;
+            let target = spec.name.clone();
+            tracker.apply(Scan { target, started_at, ended_at, took, outcome });
+        }
+    }
+    tracker.status()
+}
+
+fn failed(class: ErrorClass) -> Outcome {
+    Err(ScanError::new(class, "list locks/", "asked for", ""))
+}
+
+/// The scenes by name. Together they show every family with every kind of value.
+pub fn all() -> Vec<(&'static str, Status)> {
+    use LockMode::{Exclusive, Shared};
+    let s3 = || spec("s3.example.com/backups/db01", "s3:https://s3.example.com/backups/db01");
+    let local = || spec("local", "/srv/restic/local");
+    let hostile = "quote\" back\\slash\nnewline\u{0}\u{FFFD}";
+    let many =
+        || (0..25).map(|n| lock(n, Shared, &format!("host{n:02}"), "u", 7, ago(4))).collect();
+    vec![
+        ("free", status(vec![(s3(), vec![(1, Ok(look(vec![]))), (0, Ok(look(vec![])))])])),
+        ("pending", status(vec![(s3(), vec![]), (local(), vec![])])),
+        (
+            "shared",
+            status(vec![(
+                local(),
+                vec![
+                    (6, Ok(look(vec![]))),
+                    (5, Ok(look(vec![lock(1, Shared, "db01", "root", 4242, ago(5))]))),
+                    (0, Ok(look(vec![lock(2, Shared, "db01", "root", 4242, ago(0))]))),
+                ],
+            )]),
+        ),
+        (
+            "exclusive",
+            status(vec![(
+                s3(),
+                vec![
+                    (70, Ok(look(vec![lock(1, Exclusive, "prune01", "backup", 77, ago(71))]))),
+                    (2, Ok(look(vec![lock(2, Exclusive, "prune01", "backup", 77, ago(2))]))),
+                ],
+            )]),
+        ),
+        (
+            "stuck",
+            status(vec![
+                (
+                    s3(),
+                    vec![(
+                        0,
+                        Ok(look(vec![lock(1, Exclusive, "db01", "root", 802_602, ago(47_236))])),
+                    )],
+                ),
+                (
+                    local(),
+                    vec![(
+                        0,
+                        Ok(look(vec![
+                            lock(1, Shared, "web03", "backup", 512, ago(47)),
+                            lock(2, Shared, "web04", "backup", 513, ago(1)),
+                        ])),
+                    )],
+                ),
+            ]),
+        ),
+        (
+            "unreadable",
+            status(vec![(
+                s3(),
+                vec![(
+                    0,
+                    Ok(look(vec![
+                        LockEntry::Unreadable(stub(1, 60, Some(ago(20))), UnreadableWhy::Hash),
+                        LockEntry::Empty(stub(2, 0, Some(ago(90)))),
+                    ])),
+                )],
+            )]),
+        ),
+        (
+            "sealed",
+            status(vec![(
+                s3(),
+                vec![(
+                    0,
+                    Ok(sealed(vec![
+                        LockEntry::Sealed(stub(1, 137, Some(ago(47))), SealedWhy::NoKey),
+                        LockEntry::Sealed(stub(2, 137, Some(ago(3))), SealedWhy::NoKey),
+                    ])),
+                )],
+            )]),
+        ),
+        (
+            "failing",
+            status(vec![
+                (
+                    s3(),
+                    vec![
+                        (10, Ok(look(vec![lock(1, Shared, "db01", "root", 1, ago(12))]))),
+                        (0, failed(ErrorClass::Network)),
+                    ],
+                ),
+                (
+                    local(),
+                    vec![
+                        (20, Ok(look(vec![lock(1, Shared, "db01", "root", 1, ago(22))]))),
+                        (0, failed(ErrorClass::Permission)),
+                    ],
+                ),
+                (spec("never", "/srv/restic/never"), vec![(0, failed(ErrorClass::NotFound))]),
+            ]),
+        ),
+        (
+            "hostile",
+            status(vec![(
+                spec("töpf \"1\"", "/srv/with \"quotes\"\\and more"),
+                vec![(
+                    0,
+                    Ok(look(vec![
+                        lock(1, Exclusive, hostile, hostile, -1, ago(1)),
+                        lock(2, Shared, &"é".repeat(5000), "DOMAIN\\u\"x", 4, ago(1)),
+                        // Equal after cleaning, so one series.
+                        lock(3, Shared, "a\u{1}b", "u", 5, ago(3)),
+                        lock(4, Shared, "a\u{2}b", "u", 6, ago(2)),
+                    ])),
+                )],
+            )]),
+        ),
+        ("many", status(vec![(local(), vec![(0, Ok(look(many())))])])),
+    ]
+}

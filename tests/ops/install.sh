@@ -1,0 +1,77 @@
+# Sourced by tests/run: brings what the tests need onto this machine, and says what it could not get.
+#
+# Debian packages of this machine's own release are installed; those of newer releases are unpacked
+# into $TOOLS and change nothing outside it. Everything is kept, so a second run downloads nothing.
+# Every function returns non-zero when something required is missing.
+
+DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime)
+
+# The packages of this machine's own Debian release.
+install_debian() {
+  local missing=() package
+  for package in "${DEBIAN_PACKAGES[@]}"; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
+      || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    echo "missing: install these with apt-get as root: ${missing[*]}" >&2
+    return 1
+  fi
+  echo "installing ${missing[*]}"
+  apt-get -q update >/dev/null \
+    && DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+      install --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The mirror that this machine is set up with, so that none is written down here.
+debian_mirror() {
+  awk '/^URIs:/ {print $2; exit}' /etc/apt/sources.list.d/debian.sources 2>/dev/null \
+    || awk '$1 == "deb" {print $2; exit}' /etc/apt/sources.list
+}
+
+# apt-get with lists and a cache of its own: the machine's package state is not touched.
+apt_newer() {
+  apt-get -q -o Dir::Etc::sourcelist="$TOOLS/apt/newer.sources" -o Dir::Etc::sourceparts=/dev/null \
+    -o Dir::Etc::preferencesparts=/dev/null -o Dir::State::lists="$TOOLS/apt/lists" \
+    -o Dir::Cache="$TOOLS/apt/cache" -o Acquire::Languages=none \
+    -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root "$@"
+}
+
+# unpack_newer PACKAGE SUITE: unpacks one package to $TOOLS/PACKAGE-SUITE.
+unpack_newer() {
+  local folder=$TOOLS/$1-$2
+  [ ! -e "$folder/.complete" ] || return 0
+  mkdir -p "$TOOLS/apt/lists/partial" "$TOOLS/apt/cache/archives/partial" "$TOOLS/debs/$2"
+  if [ ! -e "$TOOLS/apt/.updated" ]; then
+    printf 'Types: deb\nURIs: %s\nSuites: trixie sid\nComponents: main\nSigned-By: %s\n' \
+      "$(debian_mirror)" /usr/share/keyrings/debian-archive-keyring.gpg \
+      > "$TOOLS/apt/newer.sources"
+    apt_newer update >/dev/null && touch "$TOOLS/apt/.updated" || return 1
+  fi
+  rm -rf "$folder" "$TOOLS/debs/$2/$1"_*.deb
+  (cd "$TOOLS/debs/$2" && apt_newer download "$1/$2" >/dev/null) \
+    && dpkg-deb -x "$TOOLS/debs/$2/$1"_*.deb "$folder" \
+    && touch "$folder/.complete"
+}
+
+# Newer restics: trixie's is required and frozen, sid's moves and is an extra.
+install_restics() {
+  local failed=0
+  unpack_newer restic trixie || {
+    echo "missing: restic of Debian trixie, which is required" >&2
+    failed=1
+  }
+  unpack_newer restic sid || extra_missing "restic of Debian sid: its tests did not run"
+  return $failed
+}
+
+# A virtual environment with the packages of requirements.txt, made anew when that file changes.
+install_python() {
+  local stamp=$TOOLS/py/.requirements
+  cmp -s tests/ops/requirements.txt "$stamp" && return 0
+  rm -f "$stamp"
+  python3 -m venv "$TOOLS/py" \
+    && "$TOOLS/py/bin/pip" install -q --disable-pip-version-check -r tests/ops/requirements.txt \
+    && cp tests/ops/requirements.txt "$stamp"
+}

@@ -1,0 +1,154 @@
+"""The alerting rules: promtool's own checks and tests, the house rules, and their runbooks."""
+
+import re
+import subprocess
+import unittest
+
+import yaml
+
+import checkout
+import promql
+
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+# Rules and panels group by these, which the exporter does not set: Prometheus or an operator does.
+ATTACHED = {"cluster", "namespace", "job", "instance", "pod", "container", "endpoint"}
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        command, cwd=checkout.ALERTS, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, f"{' '.join(command)}\n{output}"
+    return output
+
+
+class Tools(unittest.TestCase):
+    def test_promtool_finds_nothing_in_the_rules(self):
+        output = run(checkout.program("promtool"), "check", "rules", "--lint=all", "rules.yml")
+        self.assertIn("SUCCESS", output)
+
+    def test_the_tests_of_the_rules_pass(self):
+        run(checkout.program("promtool"), "test", "rules", "rules_test.yml")
+
+    def test_amtool_takes_the_example(self):
+        output = run(checkout.program("amtool"), "check-config", "alertmanager.example.yml")
+        self.assertIn("7 inhibit rules", output)
+
+
+class HouseRules(unittest.TestCase):
+    def setUp(self):
+        self.alerts = checkout.rules("alert")
+
+    def test_names_and_severities(self):
+        for name, rule in self.alerts.items():
+            with self.subTest(name):
+                self.assertRegex(name, r"^Locks?[A-Z][A-Za-z]+$")
+                self.assertIn(rule["labels"]["severity"], {"critical", "warning", "info"})
+                # A value in a label would make a new alert at each evaluation.
+                self.assertNotIn("$value", str(rule["labels"]))
+
+    def test_annotations(self):
+        for name, rule in self.alerts.items():
+            with self.subTest(name):
+                notes = rule["annotations"]
+                self.assertEqual(set(notes), {"summary", "description", "runbook_url"})
+                self.assertNotIn("{{", notes["summary"], "grouped alerts share the summary")
+                self.assertTrue(notes["summary"].endswith("."))
+                self.assertEqual(notes["runbook_url"], f"{checkout.RUNBOOK_BASE}{name.lower()}.md")
+
+    def test_every_expression_can_be_silent(self):
+        for name, rule in self.alerts.items():
+            with self.subTest(name):
+                self.assertTrue(promql.compares(rule["expr"]), "compares with nothing")
+                self.assertIn("for", rule)
+                self.assertNotIn("topk", rule["expr"])
+
+    def test_job_is_named_only_where_it_is_a_parameter(self):
+        for name, rule in self.alerts.items():
+            named = [s for s in promql.selectors(rule["expr"]) if "job" in s.matchers]
+            if named:
+                self.assertIn(name, {"LockExporterDown", "LockExporterAbsent"})
+
+    def test_absent_sets_the_job_itself(self):
+        # absent() over a comparison knows no labels, so the alert would belong to no job.
+        for name, rule in self.alerts.items():
+            if "absent(" in rule["expr"]:
+                self.assertIn("job", rule["labels"], name)
+
+
+class TestsOfRules(unittest.TestCase):
+    def test_every_alert_fires_once_and_is_silent_once(self):
+        tests = yaml.safe_load((checkout.ALERTS / "rules_test.yml").read_text())["tests"]
+        fires, silent = set(), set()
+        for case in (case for test in tests for case in test.get("alert_rule_test", [])):
+            (fires if case.get("exp_alerts") else silent).add(case["alertname"])
+        alerts = set(checkout.rules("alert"))
+        self.assertEqual(alerts - fires, set(), "no test sees them fire")
+        self.assertEqual(alerts - silent, set(), "no test sees them silent")
+        self.assertEqual((fires | silent) - alerts, set(), "tests of alerts that are not there")
+
+
+class Inhibitions(unittest.TestCase):
+    def test_they_name_alerts_that_exist(self):
+        config = yaml.safe_load((checkout.ALERTS / "alertmanager.example.yml").read_text())
+        alerts = set(checkout.rules("alert"))
+        for rule in config["inhibit_rules"]:
+            for matcher in rule["source_matchers"] + rule["target_matchers"]:
+                operator, pattern = re.fullmatch(r'alertname(=~?)"(.+)"', matcher).groups()
+                parts = pattern.split("|") if operator == "=~" else [re.escape(pattern)]
+                for part in parts:
+                    with self.subTest(matcher, part=part):
+                        self.assertTrue(any(re.fullmatch(part, name) for name in alerts))
+
+    def test_no_alert_hides_itself(self):
+        config = yaml.safe_load((checkout.ALERTS / "alertmanager.example.yml").read_text())
+        for rule in config["inhibit_rules"]:
+            source, target = (
+                re.compile(re.fullmatch(r'alertname=~?"(.+)"', rule[key][0]).group(1))
+                for key in ("source_matchers", "target_matchers")
+            )
+            for name in checkout.rules("alert"):
+                with self.subTest(name, rule=rule):
+                    self.assertFalse(source.fullmatch(name) and target.fullmatch(name))
+
+
+class Runbooks(unittest.TestCase):
+    def setUp(self):
+        self.pages = {
+            path.stem: path.read_text()
+            for path in checkout.RUNBOOKS.glob("*.md")
+            if path.name != "README.md"
+        }
+
+    def test_each_alert_has_a_page_and_each_page_an_alert(self):
+        self.assertEqual(set(self.pages), {name.lower() for name in checkout.rules("alert")})
+
+    def test_pages_are_complete(self):
+        titles = {name.lower(): name for name in checkout.rules("alert")}
+        for stem, text in self.pages.items():
+            with self.subTest(stem):
+                self.assertTrue(text.startswith(f"# {titles[stem]}\n"))
+                self.assertEqual(re.findall(r"^## (.+)$", text, re.M), SECTIONS)
+                self.assertNotRegex(text, r"(?i)\btodo\b|\btbd\b|fixme")
+                bodies = re.split(r"^## .+$", text, flags=re.M)[1:]
+                self.assertTrue(all(len(body.strip()) > 40 for body in bodies))
+
+    def test_whoever_is_told_to_unlock_is_warned(self):
+        for stem, text in self.pages.items():
+            if re.search(r"^ *restic .*unlock", text, re.M):
+                with self.subTest(stem):
+                    self.assertIn("SIGHUP", text)
+                    self.assertIn("--remove-all", text)
+
+    def test_the_index_names_every_page(self):
+        index = (checkout.RUNBOOKS / "README.md").read_text()
+        links = set(re.findall(r"\]\((\w+)\.md\)", index))
+        self.assertEqual(links, set(self.pages))
+
+    def test_queries_parse(self):
+        for stem, text in self.pages.items():
+            for block in re.findall(r"```promql\n(.*?)```", text, re.S):
+                for query in block.strip().splitlines():
+                    with self.subTest(stem, query=query):
+                        promql.parse(query)
