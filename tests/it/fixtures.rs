@@ -6,19 +6,15 @@
 #![allow(clippy::disallowed_methods, reason = "reads the manifest and where it is")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use lock_exporter::location::Location;
 use lock_exporter::lock::{LockEntry, LockMode};
 use lock_exporter::scan::{ErrorClass, Look, ScanError};
-use lock_exporter::secret::{EnvSpec, PasswordSpec, Secret};
-use lock_exporter::source::restic::derivation::DerivationBudget;
-use lock_exporter::source::{self, Context};
-use lock_exporter::target::{PerMode, ResticSpec, SourceSpec, TargetName, TargetSpec};
-use lock_exporter::telemetry::Telemetry;
+use lock_exporter::secret::PasswordSpec;
+use lock_exporter::source::Context;
 use serde_json::Value;
+
+use crate::target::{context, reader, scan};
 
 fn manifest() -> Value {
     let folder = std::env::var_os("RESTIC_FIXTURES").map(PathBuf::from).expect(
@@ -30,54 +26,15 @@ fn manifest() -> Value {
     serde_json::from_slice(&text).expect("the manifest is JSON")
 }
 
-fn context() -> Context {
-    Context {
-        telemetry: Arc::new(Telemetry::new(&["restic"], &["local"])),
-        derivations: Arc::new(DerivationBudget::new(256 << 20)),
-    }
-}
-
-/// The specification of one repository of the manifest; without a password it is sealed.
-fn spec(repository: &Value, password: Option<&str>) -> TargetSpec {
-    let path = repository["path"].as_str().unwrap();
-    // Empty variables count as none: what runs the tests may have some of restic's own.
-    let none = ["RESTIC_PASSWORD", "RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND"];
-    let mut env: BTreeMap<_, _> =
-        none.into_iter().map(|name| (name.to_owned(), Secret::new(""))).collect();
-    let password = match password {
-        Some(password) => {
-            env.insert("FIXTURE_PASSWORD".into(), Secret::new(password));
-            PasswordSpec::Variable("FIXTURE_PASSWORD".into())
-        }
-        None => PasswordSpec::Inherit,
-    };
-    TargetSpec {
-        name: TargetName::new(repository["name"].as_str().unwrap()).unwrap(),
-        interval: Duration::from_secs(60),
-        timeout: Duration::from_secs(30),
-        hold_limit: PerMode::default(),
-        stuck_limit: PerMode::default(),
-        host: Arc::default(),
-        source: SourceSpec::Restic(ResticSpec {
-            repository: Location::parse(path).unwrap(),
-            password,
-            env: EnvSpec { env, env_file: None, env_dir: None },
-            options: BTreeMap::new(),
-            key_hint: None,
-            cacert: vec![],
-            insecure_tls: false,
-        }),
-    }
-}
-
+/// Looks once at one repository of the manifest; without a password it is sealed.
 async fn look(
     repository: &Value,
     password: Option<&str>,
     context: &Context,
 ) -> Result<Look, ScanError> {
-    let source = source::open(&spec(repository, password), context);
-    source.ready().await;
-    source.scan().await
+    let root = Path::new(repository["path"].as_str().unwrap());
+    let env: Vec<_> = password.map(|word| ("RESTIC_PASSWORD", word)).into_iter().collect();
+    scan(&*reader(root, PasswordSpec::Inherit, &env, context)).await
 }
 
 /// Numbers in the manifest's own words.

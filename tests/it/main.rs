@@ -7,10 +7,13 @@
     reason = "these are tests"
 )]
 
+mod decode;
 mod differential;
 mod fault_server;
 mod fixtures;
 mod golden;
+mod restic;
 mod scene;
 mod stores;
+mod target;
 mod tidy;

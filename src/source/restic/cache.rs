@@ -2,7 +2,7 @@
 //!
 //! A name is the hash of the content, so what a name decodes to never changes. What could not be
 //! read is remembered more carefully: until its size or time changes, or for a while. The cache
-//! holds the names of the last listing and nothing else. Pure; the time is a parameter.
+//! holds the names of the last listing and nothing else. No I/O, and the time is a parameter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -107,6 +107,15 @@ impl Cache {
     /// How long a name has been known.
     pub fn known_for(&self, id: &LockId, now: Instant) -> Duration {
         self.names.get(id).map_or(Duration::ZERO, |name| now - name.first_seen)
+    }
+
+    /// Forgets which files cannot be decoded, as the rules have changed.
+    pub fn doubt_unreadable(&mut self) {
+        for name in self.names.values_mut() {
+            if let Known::Unreadable(..) = name.known {
+                name.known = Known::New;
+            }
+        }
     }
 
     /// Forgets what the names are, as another repository has taken the place.

@@ -16,7 +16,7 @@ use self::connect::{Connect, Session, Specified};
 use self::derivation::DerivationBudget;
 use self::look::Trouble;
 use self::repository::Repository;
-use self::state::{Access, Opened, State, Ticket};
+use self::state::{Access, KeyState, Opened, State, Ticket};
 use self::unlock::Search;
 use super::{Context, LockSource, SourceKind};
 use crate::lock::LeasePolicy;
@@ -199,29 +199,33 @@ impl Inner {
         drop(done);
     }
 
-    /// What to wait for until the key is there; `None` when nothing is or can be pending.
+    /// What to wait for until the key is there; `None` when it is, or when there is none to wait
+    /// for. What fails on the way fails in the next scan too, which will say so.
     async fn pending_key(self: &Arc<Self>) -> Option<watch::Receiver<()>> {
-        let pending = |state: &State| match &state.key {
-            state::KeyState::Pending(pending) => Some(pending.finished.clone()),
-            state::KeyState::Idle | state::KeyState::Open(_) | state::KeyState::Failed(_) => None,
-        };
         {
             let mut state = self.state();
-            if let Some(finished) = pending(&state) {
-                return Some(finished);
+            match &state.key {
+                KeyState::Pending(pending) => return Some(pending.finished.clone()),
+                KeyState::Open(_) => return None,
+                KeyState::Idle | KeyState::Failed(_) => {}
             }
             if state.standing_error(Instant::now()).is_some() {
                 return None;
             }
         }
-        // What fails here fails in the next scan too, which will say so.
-        if let Opener::Sealed = self.session().await.ok()?.opener {
-            return None;
-        }
-        let (repository, _) =
-            tokio::time::timeout(self.timeout, self.repository()).await.ok()?.ok()?;
+        let recognise = async {
+            let session = self.session().await.ok()?;
+            match session.opener {
+                Opener::Sealed => None,
+                Opener::Password(_) | Opener::MasterKey(_) => self.repository().await.ok(),
+            }
+        };
+        let (repository, _) = tokio::time::timeout(self.timeout, recognise).await.ok()??;
         let _ = self.access(&repository);
-        pending(&self.state())
+        match &self.state().key {
+            KeyState::Pending(pending) => Some(pending.finished.clone()),
+            KeyState::Idle | KeyState::Open(_) | KeyState::Failed(_) => None,
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl State {
         let ticket = Ticket(Arc::new(()));
         let (failures, last) = match std::mem::take(&mut self.key) {
             KeyState::Failed(failed) => (failed.failures, Some(failed.error)),
-            KeyState::Pending(lost) => (lost.failures, lost.last),
+            KeyState::Pending(lost) => (lost.failures, Some(lost.last.unwrap_or_else(interrupted))),
             KeyState::Idle | KeyState::Open(_) => (0, None),
         };
         let pending = Pending { finished, ticket: ticket.clone(), failures, last: last.clone() };
@@ -174,6 +174,7 @@ impl State {
             let unlocked = Unlocked { config: Some(config), ..opened.unlocked.clone() };
             let repository = Arc::clone(&opened.repository);
             self.key = KeyState::Open(Arc::new(Opened { repository, unlocked }));
+            self.cache.doubt_unreadable();
         }
     }
 
@@ -205,6 +206,15 @@ impl Pending {
     fn is_lost(&self) -> bool {
         self.finished.has_changed().is_err()
     }
+}
+
+fn interrupted() -> ScanError {
+    ScanError::new(
+        ErrorClass::Internal,
+        "open the repository",
+        "the key derivation ended without a result",
+        "It is tried again; report it if it stays.",
+    )
 }
 
 /// Whether trying again soon is useless, as somebody has to change something first.

@@ -173,10 +173,11 @@ async fn a_lost_derivation_is_started_again() {
     assert!(matches!(state.access(&repository), Access::Start));
     // The result of a derivation that is not waited for any more changes nothing.
     let (_done, finished) = watch::channel(());
-    state.begin(finished);
+    let (_, error) = state.begin(finished);
+    assert_eq!(error.unwrap().class, ErrorClass::Internal);
     let error = ScanError::new(ErrorClass::Internal, "", "", "");
     state.end(&lost, Arc::clone(&repository), Err(error), Instant::now());
-    assert!(matches!(state.access(&repository), Access::Pending(None)));
+    assert!(matches!(state.access(&repository), Access::Pending(Some(_))));
 }
 
 #[tokio::test(start_paused = true)]
