@@ -23,6 +23,7 @@ import board_queries
 import checkout
 import hurried_rules
 import restic_repo
+import scenes
 import servers
 
 # LockScanFailing speaks after this instead of 15 minutes; a scan takes far less.
@@ -308,6 +309,13 @@ class Live(unittest.TestCase):
             with self.subTest(alertname):
                 self.delivered("resolved", alertname, target)
         self.assertEqual([target for _, target in self.inbox.names() if target == "healthy"], [])
+
+    def test_the_exporter_tells_of_itself_what_the_rules_read(self):
+        page = scenes.exported([self.exporter.page()])
+        for name, labels in scenes.in_scenes().items():
+            if name.startswith(scenes.ABOUT_ITSELF):
+                with self.subTest(name):
+                    self.assertEqual(labels, page.get(name))
 
     def test_promtool_finds_nothing_in_the_page(self):
         done = subprocess.run(
