@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -88,6 +89,36 @@ class Exporter(servers.Server):
             for sample in family.samples
             if sample.name == "lock_scan_success" and sample.value == 1
         }
+
+
+class Flags(unittest.TestCase):
+    """What documents and the chart tell people to type is what the exporter takes."""
+
+    def help(self, *command: str) -> str:
+        done = subprocess.run(
+            [checkout.exporter(), *command, "--help"], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def test_commands_of_the_runbooks(self):
+        texts = {"check": self.help("check"), "": self.help()}
+        for page in [*checkout.RUNBOOKS.glob("*.md"), checkout.CHART / "README.md"]:
+            for line in re.findall(r"^ *(lock_exporter .+)$", page.read_text(), re.M):
+                with self.subTest(page.name, command=line):
+                    command = line.split()[1]
+                    text = texts["" if command.startswith("-") else command]
+                    for flag in re.findall(r"--[a-z.-]+", line):
+                        self.assertIn(f"{flag} ", text)
+
+    def test_arguments_and_environment_of_the_chart(self):
+        template = (checkout.CHART / "templates" / "deployment.yaml").read_text()
+        text = self.help()
+        named = re.findall(r"^ +- (--[a-z.-]+)=", template, re.M)
+        named += [f"[env: {name}" for name in re.findall(r"name: (LOCK_EXPORTER_\w+)", template)]
+        self.assertEqual(len(named), 5)
+        for name in named:
+            with self.subTest(name):
+                self.assertIn(name, text)
 
 
 class Live(unittest.TestCase):
