@@ -11,16 +11,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::lock::{Holder, LockEntry, LockId, LockMode};
-use crate::status::{Hold, Phase, Seen, SeenEntry, TargetStatus};
+use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
 use crate::target::PerMode;
 
 mod steps;
 mod view;
 mod words;
 
+pub use view::Evidence;
 pub use words::{in_words, quoted};
 
-use view::View;
 use words::{ago, plain};
 
 /// How bad a finding is. The order is that in which the worst one decides, 2, 1, 3, 0.
@@ -144,7 +144,7 @@ pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Fi
     let mut all = Vec::new();
     all.extend(not_seen(target, now, hold));
     if let Some(seen) = target.seen_at(now, hold) {
-        let view = View::new(target, seen);
+        let view = Evidence::new(target, seen);
         all.extend(seen.holds.iter().flat_map(|hold| view.of_hold(hold)));
         all.extend(seen.entries.iter().filter_map(|seen| view.of_file(seen)));
         all.extend(view.of_target());
@@ -156,16 +156,6 @@ pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Fi
 /// The severity that decides: the worst.
 pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Severity {
     findings.into_iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
-}
-
-/// What is known of one lock file, in words, as of the look that saw it.
-pub fn of_entry(entry: &SeenEntry, target: &TargetStatus, seen: &Seen) -> String {
-    View::new(target, seen).sentence(entry)
-}
-
-/// The safe next step for one lock file; `None` when there is nothing to do.
-pub fn next_step(entry: &SeenEntry, target: &TargetStatus, seen: &Seen) -> Option<String> {
-    View::new(target, seen).step(entry)
 }
 
 fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Finding> {
@@ -192,7 +182,7 @@ fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Fin
     Some(Finding { severity, topic, id: None, lock_of: None, evidence, next_step: None })
 }
 
-impl View<'_> {
+impl Evidence<'_> {
     /// One holder: stuck, gone, held over its limit, or none of these.
     fn of_hold(&self, hold: &Hold) -> Vec<Finding> {
         let Some(newest) = self.newest(hold) else { return Vec::new() };

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::signed;
-use super::view::View;
+use super::view::Evidence;
 use super::words::{in_words, plain};
 use crate::lock::{Liveness, Lock, LockEntry, Stub, UnreadableWhy};
 use crate::status::SeenEntry;
@@ -11,7 +11,7 @@ use crate::status::SeenEntry;
 /// A damaged file this young may still be uploading.
 const UPLOAD: SignedDuration = SignedDuration::from_secs(60);
 
-impl View<'_> {
+impl Evidence<'_> {
     /// What to do about one file; `None` when there is nothing to do.
     pub fn step(&self, entry: &SeenEntry) -> Option<String> {
         match &entry.entry {
@@ -32,12 +32,12 @@ impl View<'_> {
     }
 
     /// Shows the ids of the locks; this command takes none itself.
-    pub fn list(&self) -> String {
+    pub(super) fn list(&self) -> String {
         format!("restic -r {} list locks", self.location)
     }
 
     /// Asks the holder's host about its process.
-    pub fn ask(&self, entry: &SeenEntry) -> Option<String> {
+    pub(super) fn ask(&self, entry: &SeenEntry) -> Option<String> {
         let LockEntry::Readable(lock) = &entry.entry else { return None };
         let host = host(lock);
         Some(match lock.holder.pid {
@@ -47,7 +47,7 @@ impl View<'_> {
     }
 
     /// Asks the holder's host for its time.
-    pub fn ask_the_time(&self, entry: &SeenEntry) -> Option<String> {
+    pub(super) fn ask_the_time(&self, entry: &SeenEntry) -> Option<String> {
         let LockEntry::Readable(lock) = &entry.entry else { return None };
         Some(format!("date -u   # on {}", host(lock)))
     }

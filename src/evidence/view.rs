@@ -10,35 +10,36 @@ use crate::lock::{
 };
 use crate::status::{Hold, Seen, SeenEntry, TargetStatus};
 
-/// A target as of its last successful look.
-pub(super) struct View<'a> {
-    pub target: &'a TargetStatus,
-    pub seen: &'a Seen,
-    pub policy: &'a LeasePolicy,
-    pub location: String,
+/// What the last successful look shows about one target. Make it once for all its files.
+pub struct Evidence<'a> {
+    pub(super) target: &'a TargetStatus,
+    pub(super) seen: &'a Seen,
+    pub(super) policy: &'a LeasePolicy,
+    /// Quoted for a shell.
+    pub(super) location: String,
     /// A file that restic takes for stale and that may be a living holder's: while it is there,
     /// `unlock` is dangerous to it.
-    pub endangered: Option<&'a SeenEntry>,
+    pub(super) endangered: Option<&'a SeenEntry>,
 }
 
-impl<'a> View<'a> {
+impl<'a> Evidence<'a> {
+    /// Weighs one look; it is of this target.
     pub fn new(target: &'a TargetStatus, seen: &'a Seen) -> Self {
         let location = quoted(&target.spec.location());
-        let policy = &target.policy;
-        let mut view = Self { target, seen, policy, location, endangered: None };
-        view.endangered = seen.holds.iter().find_map(|hold| {
-            let newest = view.newest(hold)?;
-            let verdict = view.verdict(newest);
-            (verdict.is_stale() && !view.is_dead(newest)).then_some(newest)
+        let mut this = Self { target, seen, policy: &target.policy, location, endangered: None };
+        this.endangered = seen.entries.iter().find(|entry| match &entry.entry {
+            LockEntry::Readable(_) => this.verdict(entry).is_stale() && !this.is_dead(entry),
+            LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
         });
-        view
+        this
     }
 
+    /// The verdict on one file as of the look.
     pub fn verdict(&self, entry: &SeenEntry) -> Verdict {
         judge::judge_entry(&entry.entry, entry.first_seen, self.policy, self.seen.at)
     }
 
-    pub fn since(&self, then: Timestamp) -> SignedDuration {
+    pub(super) fn since(&self, then: Timestamp) -> SignedDuration {
         self.seen.at.duration_since(then)
     }
 
@@ -47,7 +48,7 @@ impl<'a> View<'a> {
         found.ok().map(|index| &self.seen.entries[index])
     }
 
-    pub fn newest(&self, hold: &Hold) -> Option<&'a SeenEntry> {
+    pub(super) fn newest(&self, hold: &Hold) -> Option<&'a SeenEntry> {
         self.entry(hold.files.first()?)
     }
 
@@ -71,7 +72,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What one file shows, in words.
+    /// What one file shows: one sentence without an end mark, on one line, safe to print.
     pub fn sentence(&self, entry: &SeenEntry) -> String {
         match &entry.entry {
             LockEntry::Readable(lock) => self.readable(lock, entry),

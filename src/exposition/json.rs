@@ -8,11 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::evidence::{self, Finding};
+use crate::evidence::{self, Evidence, Finding};
 use crate::judge;
 use crate::lock::{Holder, LockEntry, LockMode};
 use crate::scan::ScanError;
-use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
+use crate::status::{Hold, SeenEntry, Status, TargetStatus};
 use crate::target::PerMode;
 
 /// Lock files of one target that are listed one by one; the rest is only counted.
@@ -189,9 +189,11 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
         lock_count: seen.map_or(0, |seen| seen.entries.len()),
         locks: seen
             .into_iter()
-            .flat_map(|seen| seen.entries.iter().map(move |entry| (seen, entry)))
-            .take(LOCKS_MAX)
-            .map(|(seen, entry)| lock(target, seen, entry, now))
+            .flat_map(|seen| {
+                let evidence = Evidence::new(target, seen);
+                let entries = seen.entries.iter().take(LOCKS_MAX);
+                entries.map(move |entry| lock(&evidence, entry, now))
+            })
             .collect(),
         holds: seen.into_iter().flat_map(|seen| &seen.holds).take(LOCKS_MAX).map(held).collect(),
         ignored_names: seen.map_or(0, |seen| seen.ignored.count),
@@ -208,12 +210,7 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
     }
 }
 
-fn lock<'a>(
-    target: &TargetStatus,
-    seen: &'a Seen,
-    entry: &'a SeenEntry,
-    now: Timestamp,
-) -> Lock<'a> {
+fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lock<'a> {
     let stub = entry.entry.stub();
     let (kind, reason) = match &entry.entry {
         LockEntry::Readable(lock) => ("readable", lock.doubt.map(str::to_owned)),
@@ -225,7 +222,7 @@ fn lock<'a>(
         LockEntry::Readable(lock) => Some(lock),
         LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => None,
     };
-    let verdict = judge::judge_entry(&entry.entry, entry.first_seen, &target.policy, seen.at);
+    let verdict = evidence.verdict(entry);
     let stale_reason = match verdict {
         judge::Verdict::Stale(reason) => Some(reason.as_str()),
         judge::Verdict::Fresh
@@ -247,8 +244,8 @@ fn lock<'a>(
         stored_at: stub.stored_at,
         first_seen: entry.first_seen,
         age_seconds: judge::age(&entry.entry, entry.first_seen, now).age.as_secs_f64(),
-        evidence: evidence::of_entry(entry, target, seen),
-        next_step: evidence::next_step(entry, target, seen),
+        evidence: evidence.sentence(entry),
+        next_step: evidence.step(entry),
     }
 }
 

@@ -11,13 +11,14 @@ use quick_xml::events::Event;
 
 use super::StoreErrorKind;
 use crate::scan::ErrorClass;
+use crate::secret::Secret;
 
 /// What is kept of a text from outside.
 const TEXT_CHARS_MAX: usize = 300;
 
 const NETWORK: &str = "Check the host name, the port, and that the exporter's machine reaches it.";
 const TLS: &str = "Check the host name and the certificate; a private authority is named by \
-                   cacert or RESTIC_CACERT.";
+                   cacert or RESTIC_CACERT, and a server without TLS by s3:http://.";
 const TIMEOUT: &str = "Check whether the server is overloaded or a firewall drops packets.";
 const AUTH: &str = "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN of this \
                     target.";
@@ -66,9 +67,15 @@ pub(super) struct Refusal {
     pub region: Option<String>,
 }
 
-/// Understands an answer with an error status.
-pub(super) fn refusal(status: u16, region_header: Option<&str>, body: &[u8]) -> Refusal {
-    let said = Said::read(body);
+/// Understands an answer with an error status. What is hidden is never shown, even if the server
+/// sends it back.
+pub(super) fn refusal(
+    status: u16,
+    region_header: Option<&str>,
+    body: &[u8],
+    hidden: &[Secret],
+) -> Refusal {
+    let said = Said::read(body, hidden);
     let code = said.code.as_str();
     let (class, advice) = match (code, status) {
         ("RequestTimeTooSkewed", _) => (ErrorClass::Auth, CLOCK),
@@ -86,7 +93,11 @@ pub(super) fn refusal(status: u16, region_header: Option<&str>, body: &[u8]) -> 
             | "InvalidClientTokenId"
             | "AuthorizationHeaderMalformed"
             | "InvalidSecurity"
-            | "NotSignedUp",
+            | "NotSignedUp"
+            // To a request without a signature.
+            | "MissingSecurityHeader"
+            | "MissingAuthenticationToken"
+            | "UnsupportedAlgorithm",
             _,
         ) => (ErrorClass::Auth, AUTH),
         ("PermanentRedirect" | "TemporaryRedirect" | "Redirect", _) | (_, 300..=399) => {
@@ -138,7 +149,8 @@ struct Said {
 }
 
 impl Said {
-    fn read(body: &[u8]) -> Self {
+    fn read(body: &[u8], hidden: &[Secret]) -> Self {
+        let clean = |text: &str| clean(&hide(text, hidden));
         let mut said = Self::default();
         let mut reader = quick_xml::Reader::from_reader(body);
         let (mut depth, mut field, mut text) = (0_usize, Vec::new(), String::new());
@@ -225,6 +237,16 @@ pub(super) fn explain(error: &(dyn Error + 'static)) -> Fault {
     }
 }
 
+/// Shorter secrets protect nothing, and taking them out would spell them.
+const HIDDEN_BYTES_MIN: usize = 8;
+
+fn hide(text: &str, hidden: &[Secret]) -> String {
+    let hidden = hidden.iter().filter(|secret| secret.expose().len() >= HIDDEN_BYTES_MIN);
+    hidden
+        .filter_map(|secret| std::str::from_utf8(secret.expose()).ok())
+        .fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
+}
+
 /// A text from outside as one short line.
 pub(super) fn clean(text: &str) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace());
@@ -257,7 +279,7 @@ mod tests {
             (400, "", Failed(ErrorClass::Protocol), false),
         ] {
             let body = format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code></Error>");
-            let refusal = refusal(status, None, body.as_bytes());
+            let refusal = refusal(status, None, body.as_bytes(), &[]);
             assert_eq!((refusal.fault.kind, refusal.again), (kind, again), "{status} {code}");
         }
     }
@@ -267,12 +289,24 @@ mod tests {
         let body = b"<Error><Code>SignatureDoesNotMatch</Code><Message>a &amp; b\n c</Message>\
             <StringToSign>planted</StringToSign><Region>eu-west-1</Region>\
             <Detail><Message>planted</Message></Detail></Error>";
-        let refusal = refusal(403, None, body);
+        let refusal = refusal(403, None, body, &[]);
         assert_eq!(refusal.fault.cause, "SignatureDoesNotMatch: a & b c (HTTP status 403)");
         assert_eq!(refusal.region.as_deref(), Some("eu-west-1"));
-        let page = super::refusal(403, Some("bad region\n"), b"  <!DOCTYPE HTML><p>planted");
+        let page = super::refusal(403, Some("bad region\n"), b"  <!DOCTYPE HTML><p>planted", &[]);
         assert_eq!(page.fault.cause, "HTTP status 403 and a web page");
         assert_eq!(page.region, None);
+    }
+
+    #[test]
+    fn a_secret_sent_back_is_taken_out_before_the_text_is_cut() {
+        let secret = "pl4nted secret";
+        let body = format!(
+            "<Error><Code>X</Code><Message>{}{secret}</Message></Error>",
+            "x".repeat(TEXT_CHARS_MAX - 4)
+        );
+        let hidden = [Secret::new(secret), Secret::new("x")];
+        let cause = refusal(403, None, body.as_bytes(), &hidden).fault.cause;
+        assert!(cause.contains("xxx…") && !cause.contains("pl4"), "{cause}");
     }
 
     #[test]
@@ -292,9 +326,9 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_body_makes_it_panic(status: u16, body: Vec<u8>, text: String) {
-            let _ = refusal(status, None, &body);
+            let _ = refusal(status, None, &body, &[]);
             let body = format!("<Error><Code>{text}</Code>");
-            proptest::prop_assert!(refusal(status, None, body.as_bytes()).fault.cause.len() < 2000);
+            proptest::prop_assert!(refusal(status, None, body.as_bytes(), &[]).fault.cause.len() < 2000);
         }
     }
 }

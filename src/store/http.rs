@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
@@ -71,8 +71,10 @@ pub(super) fn client(
 ) -> Result<reqwest::Client, StoreError> {
     // Without a provider the client panics; whoever was first has decided.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let named = environment.text("RESTIC_HTTP_USER_AGENT").map_err(secret)?;
+    let ours = concat!("lock_exporter/", env!("CARGO_PKG_VERSION"));
     let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("lock_exporter/", env!("CARGO_PKG_VERSION")))
+        .user_agent(named.as_ref().map_or(ours, |named| named.as_str()))
         .redirect(reqwest::redirect::Policy::none())
         .http1_only()
         .https_only(!plain_http)
@@ -183,13 +185,8 @@ impl Wire {
         let header = response.headers().get("x-amz-bucket-region");
         let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
         // A body that does not come whole still has its status.
-        let body = collect(response, REFUSAL_BYTES_MAX).await.unwrap_or_default();
-        let mut refusal = fault::refusal(status, header.as_deref(), &body);
-        for hidden in &self.0.hidden {
-            if let Ok(hidden) = std::str::from_utf8(hidden.expose()) {
-                refusal.fault.cause = refusal.fault.cause.replace(hidden, "…");
-            }
-        }
+        let body = collect(response.into_body(), REFUSAL_BYTES_MAX).await.unwrap_or_default();
+        let refusal = fault::refusal(status, header.as_deref(), &body, &self.0.hidden);
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;
@@ -223,8 +220,7 @@ impl HttpService for Wire {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let response = HttpResponse::from_parts(parts.clone(), body);
-        let body = collect(response, LIST_BYTES_MAX).await?;
+        let body = collect(body, LIST_BYTES_MAX).await?;
         let mut page = list_page::read(body).map_err(|fault| fault.into_http(false))?;
         self.0.pages.add(&mut page).map_err(|fault| fault.into_http(false))?;
         count.failed = false;
@@ -232,8 +228,8 @@ impl HttpService for Wire {
     }
 }
 
-async fn collect(response: HttpResponse, bytes_max: usize) -> Result<Bytes, HttpError> {
-    let mut parts = response.into_body().bytes_stream();
+async fn collect(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {
+    let mut parts = body.bytes_stream();
     let mut body = BytesMut::new();
     while let Some(part) = parts.next().await {
         let part = part?;

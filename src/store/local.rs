@@ -20,12 +20,11 @@ use jiff::Timestamp;
 use rustix::fs::OFlags;
 use tokio::sync::Semaphore;
 
-use super::{Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, is_inside};
+use super::{
+    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, doing, is_inside,
+};
 use crate::scan::ErrorClass;
 use crate::telemetry::{Operation, Telemetry};
-
-/// A folder with more names is not listed.
-const ENTRIES_MAX: usize = 200_000;
 
 /// Blocking calls of all local stores together. A file system that hangs keeps the thread of a
 /// call; tokio has 512 of them, and the rest must stay free for key derivations and others.
@@ -56,7 +55,7 @@ impl Local {
         path: &str,
         work: impl FnOnce(&Path, &Path) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let doing = format!("{verb} {}", if path.is_empty() { "the repository" } else { path });
+        let doing = doing(verb, path);
         if !is_inside(path) {
             let kind = StoreErrorKind::Failed(ErrorClass::Internal);
             return Err(StoreError::new(kind, doing, "the path leads out of the repository", ""));
@@ -117,8 +116,7 @@ impl ReadStore for Local {
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
         let listing = self.call(Operation::List, "list folders of", folder, list).await?;
-        let folders = listing.entries.into_iter().filter(|e| e.kind == EntryKind::Folder);
-        Ok(Some(folders.map(|folder| folder.name).collect()))
+        Ok(Some(listing.folders()))
     }
 }
 

@@ -187,6 +187,21 @@ impl StoreError {
     }
 }
 
+/// A folder with more names is not listed.
+const ENTRIES_MAX: usize = 200_000;
+
+/// What is being done, for errors.
+fn doing(verb: &str, path: &str) -> String {
+    format!("{verb} {}", if path.is_empty() { "the repository" } else { path })
+}
+
+impl Listing {
+    fn folders(self) -> Vec<String> {
+        let folders = self.entries.into_iter().filter(|entry| entry.kind == EntryKind::Folder);
+        folders.map(|folder| folder.name).collect()
+    }
+}
+
 /// Whether a path stays inside the repository: what callers pass is made of listed names.
 fn is_inside(path: &str) -> bool {
     path.is_empty()

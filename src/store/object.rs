@@ -17,11 +17,10 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::fault::{Fault, explain};
 use super::list_page::Page;
-use super::{Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, is_inside};
+use super::{
+    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, doing, is_inside,
+};
 use crate::scan::ErrorClass;
-
-/// A folder with more names is not listed.
-const ENTRIES_MAX: usize = 200_000;
 
 /// The store.
 #[derive(Debug)]
@@ -113,9 +112,8 @@ impl Objects {
                 "Check whether the server is overloaded, or raise the scan's time limit.",
             ),
         };
-        let doing = format!("{verb} {}", if path.is_empty() { "the repository" } else { path });
         let cause = format!("{} ({})", fault.cause, self.shown);
-        Err(StoreError::new(fault.kind, doing, cause, fault.advice))
+        Err(StoreError::new(fault.kind, doing(verb, path), cause, fault.advice))
     }
 
     async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
@@ -200,8 +198,7 @@ impl ReadStore for Objects {
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
         let listing = self.call("list folders of", folder, self.entries(folder)).await?;
-        let folders = listing.entries.into_iter().filter(|e| e.kind == EntryKind::Folder);
-        Ok(Some(folders.map(|folder| folder.name).collect()))
+        Ok(Some(listing.folders()))
     }
 }
 

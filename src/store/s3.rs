@@ -27,6 +27,23 @@ const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
 /// Where requests go to when nothing else is said; also what Amazon takes for "anywhere".
 const REGION: &str = "us-east-1";
 
+/// restic `internal/backend/s3/config.go`. Those that are not read here are about writing, about
+/// restoring from archives, or about how many requests restic sends.
+const OPTIONS: [&str; 12] = [
+    "s3.bucket-lookup",
+    "s3.connections",
+    "s3.enable-restore",
+    "s3.layout",
+    "s3.list-objects-v1",
+    "s3.region",
+    "s3.restore-days",
+    "s3.restore-tier",
+    "s3.restore-timeout",
+    "s3.retries",
+    "s3.storage-class",
+    "s3.unsafe-anonymous-auth",
+];
+
 /// The store. It learns the bucket's region from a refusal, once it is refused for it.
 pub(super) struct S3 {
     plan: Plan,
@@ -82,54 +99,54 @@ impl S3 {
         Ok(Self { plan, wire, pages, limits, open })
     }
 
-    fn objects(&self) -> Arc<Objects> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).objects.clone()
+    fn current(&self) -> Open {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// After a refusal: whether the bucket turned out to be in another region, and requests go
-    /// there from now on.
-    fn has_moved(&self) -> bool {
-        let Some(region) = self.wire.take_region() else { return false };
+    /// After a refusal: whether requests now go to another region than the refused one did.
+    fn has_moved(&self, refused: &Open) -> bool {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if self.plan.region.is_some() || open.region == region {
-            return false;
+        if let Some(region) = self.wire.take_region()
+            && self.plan.region.is_none()
+            && region != open.region
+            && let Ok(objects) = self.plan.build(&region, &self.wire, &self.pages, self.limits)
+        {
+            *open = Open { region, objects };
         }
-        match self.plan.build(&region, &self.wire, &self.pages, self.limits) {
-            Ok(objects) => {
-                *open = Open { region, objects };
-                true
-            }
-            Err(_) => false,
-        }
+        open.region != refused.region
     }
 }
 
 #[async_trait]
 impl ReadStore for S3 {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        match self.objects().list(folder).await {
-            Err(_) if self.has_moved() => self.objects().list(folder).await,
+        let open = self.current();
+        match open.objects.list(folder).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.list(folder).await,
             result => result,
         }
     }
 
     async fn stat(&self, path: &str) -> Result<Entry, StoreError> {
-        match self.objects().stat(path).await {
-            Err(_) if self.has_moved() => self.objects().stat(path).await,
+        let open = self.current();
+        match open.objects.stat(path).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.stat(path).await,
             result => result,
         }
     }
 
     async fn read(&self, path: &str, bytes_max: u64) -> Result<Bytes, StoreError> {
-        match self.objects().read(path, bytes_max).await {
-            Err(_) if self.has_moved() => self.objects().read(path, bytes_max).await,
+        let open = self.current();
+        match open.objects.read(path, bytes_max).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.read(path, bytes_max).await,
             result => result,
         }
     }
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
-        match self.objects().folders(folder).await {
-            Err(_) if self.has_moved() => self.objects().folders(folder).await,
+        let open = self.current();
+        match open.objects.folders(folder).await {
+            Err(_) if self.has_moved(&open) => self.current().objects.folders(folder).await,
             result => result,
         }
     }
@@ -141,6 +158,10 @@ impl Plan {
         spec: &ResticSpec,
         environment: &Environment,
     ) -> Result<Self, StoreError> {
+        let ours = spec.options.keys().filter(|name| name.starts_with("s3."));
+        if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
+            return Err(bad_option(unknown, "restic has no such option"));
+        }
         let option = |name: &str| spec.options.get(name).map(String::as_str);
         let anonymous = match option("s3.unsafe-anonymous-auth") {
             None => false,

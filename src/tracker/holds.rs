@@ -7,7 +7,9 @@
 //! more than the stale limit. One look may fall between a late refresh and its delete; what lies
 //! behind such a gap in two looks running is a hold of its own.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -35,6 +37,8 @@ pub(super) struct Held {
     newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     settled: Option<Written>,
+    /// What lies above its newest gap, until the next look says whether it is a hold of its own.
+    pending: Option<Origin>,
     keeps_old_time: bool,
     stale: bool,
     /// End of the first look that saw it.
@@ -50,6 +54,19 @@ pub(super) struct Held {
 struct Written {
     at: Timestamp,
     own: Option<Timestamp>,
+}
+
+/// Where a hold that splits off comes from.
+#[derive(Clone)]
+struct Origin {
+    /// Its first file, which may be gone.
+    first: LockId,
+    since: Timestamp,
+    since_is_exact: bool,
+    /// It is seen to start by splitting off.
+    starts: bool,
+    /// When its newest file was written that is gone.
+    tip: Option<Written>,
 }
 
 /// One readable file of the look being taken in.
@@ -94,7 +111,9 @@ impl Memory {
         time: LookTime,
         found: &mut Found,
     ) {
-        files.sort_by(|a, b| (a.written.at, a.id()).cmp(&(b.written.at, b.id())));
+        // The storage's times order what was there at the first look with equal own times.
+        let order = |file: &File<'_>| (file.written.at, file.lock.stub.stored_at);
+        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id())));
         self.attach(key, &mut files);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
@@ -103,7 +122,8 @@ impl Memory {
         for (no, files) in by_hold {
             let parts = self.cut(files, &time.policy);
             let whole = self.holds.get(key).into_iter().flatten().find(|held| held.no == no);
-            let inherited = whole.map(|held| (held.held_since, held.since_is_exact));
+            let left_behind = whole.map(Held::left_behind);
+            let pending = whole.and_then(|held| held.pending.clone());
             let tip = whole.and_then(|held| held.settled);
             // The part that is accounted for, or follows upon what is, goes on; what is older was
             // left behind, what is newer began by itself.
@@ -115,31 +135,39 @@ impl Memory {
                 part.iter().any(settled) || tip.is_some_and(follows)
             };
             let keeper = parts.iter().rposition(goes_on).unwrap_or(0);
+            let newest = parts.len() - 1;
             for (index, part) in parts.into_iter().enumerate() {
-                let (no, origin) = if index == keeper {
-                    (no, None)
-                } else {
-                    self.holds_made += 1;
-                    (self.holds_made, inherited.filter(|_| index < keeper))
+                let continues = |origin: &Origin| {
+                    part.first().is_some_and(|file| {
+                        let tip = origin.tip;
+                        *file.id() != origin.first
+                            && tip.is_some_and(|tip| !is_gap(tip, file.written, &time.policy))
+                    })
                 };
+                let (no, origin) = match index.cmp(&keeper) {
+                    Ordering::Less => (None, left_behind.clone()),
+                    Ordering::Equal => (Some(no), None),
+                    Ordering::Greater if index == newest => {
+                        (None, pending.clone().filter(continues))
+                    }
+                    Ordering::Greater => (None, None),
+                };
+                let no = no.unwrap_or_else(|| {
+                    self.holds_made += 1;
+                    self.holds_made
+                });
                 self.extend(key, no, origin, &part, time, found);
             }
         }
     }
 
-    /// Gives files of new names to a hold: to one that lost all its files (a refresh of which no
-    /// look saw both), else to that of the newest known file, else to a new one.
+    /// Gives files of new names to the hold of this key that was refreshed last, whether its files
+    /// are still there or not: no look needs to see both files of a refresh. Without any hold
+    /// they begin one.
     fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>]) {
-        let lost = self
-            .holds
-            .get(key)
-            .into_iter()
-            .flatten()
-            .filter(|held| files.iter().all(|file| file.hold != Some(held.no)))
-            .max_by_key(|held| (held.newest.at, held.no))
-            .map(|held| held.no);
-        let newest = files.iter().rev().find_map(|file| file.hold);
-        let no = lost.or(newest).unwrap_or_else(|| {
+        let holds = self.holds.get(key).into_iter().flatten();
+        let last = holds.max_by_key(|held| (held.newest.at, held.no)).map(|held| held.no);
+        let no = last.unwrap_or_else(|| {
             self.holds_made += 1;
             self.holds_made
         });
@@ -176,7 +204,7 @@ impl Memory {
         &mut self,
         key: &HoldKey,
         no: u64,
-        origin: Option<(Timestamp, bool)>,
+        origin: Option<Origin>,
         files: &[File<'_>],
         time: LookTime,
         found: &mut Found,
@@ -189,10 +217,8 @@ impl Memory {
         let index = held.iter().position(|held| held.no == no);
         let is_new = index.is_none();
         let index = index.unwrap_or_else(|| {
-            let begins = |name: &Name| name.begins;
-            let exact = self.names.get(oldest.id()).is_some_and(begins);
-            let (held_since, since_is_exact) = origin.unwrap_or((oldest.written.at, exact));
-            held.push(Held::new(no, newest, held_since, since_is_exact, time));
+            let origin = origin.clone().unwrap_or_else(|| Origin::of(oldest, &self.names));
+            held.push(Held::new(no, newest, &origin, time));
             held.len() - 1
         });
         let held = &mut held[index];
@@ -209,8 +235,8 @@ impl Memory {
             held.keeps_old_time =
                 held.newest.own.is_some() && held.newest.own == newest.written.own;
         }
-        let watched = self.names.get(oldest.id()).is_some_and(|name| name.watched);
-        if is_new && origin.is_none() && watched {
+        let origin = origin.unwrap_or_else(|| Origin::of(oldest, &self.names));
+        if is_new && origin.starts {
             *per_mode(&mut found.started, held.mode) += 1;
             found.changes.push(held.change(EventKind::Acquired, newest.id()));
         } else if news > 0 {
@@ -229,7 +255,7 @@ impl Memory {
     }
 
     /// Ends the holds that two looks running missed. One that may have been refreshed into a file
-    /// that is sealed is not missed.
+    /// that is sealed is not missed until it would be stale.
     fn end_missing(&mut self, time: LookTime, entries: &[SeenEntry], found: &mut Found) {
         let turn = self.turn;
         let sealed_last =
@@ -238,22 +264,19 @@ impl Memory {
             let at = entries.binary_search_by(|seen| seen.entry.stub().id.cmp(id));
             at.is_ok_and(|at| is_sealed(&entries[at].entry))
         };
+        let patience = signed(time.policy.stale_limit);
         self.holds.retain(|_, holds| {
             holds.retain_mut(|held| {
-                if held.turn == turn
-                    || sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
-                    || held.files.iter().any(is_listed_sealed)
-                {
+                let hidden = sealed_last.is_some_and(|first_seen| first_seen > held.last_look)
+                    && time.ended.duration_since(held.last_look) <= patience;
+                if held.turn == turn || hidden || held.files.iter().any(is_listed_sealed) {
                     return true;
                 }
                 let Some(missed) = held.missed else {
                     held.missed = Some(time.began);
                     return true;
                 };
-                let took = missed.duration_since(held.held_since);
-                let took =
-                    if took.is_negative() { Default::default() } else { took.unsigned_abs() };
-                found.ended.push((held.mode, took));
+                found.ended.push((held.mode, elapsed(held.held_since, missed)));
                 if let Some(id) = held.files.first() {
                     found.changes.push(held.change(EventKind::Released, id));
                 }
@@ -276,26 +299,53 @@ impl Memory {
     }
 }
 
+impl Origin {
+    /// What a hold is known of whose first file is this one.
+    fn of(file: &File<'_>, names: &BTreeMap<LockId, Name>) -> Self {
+        let (since, first) = (file.written.at, file.id().clone());
+        names.get(file.id()).map_or(
+            Self { first, since, since_is_exact: false, starts: false, tip: None },
+            |name| Self::new(file, name),
+        )
+    }
+
+    fn new(file: &File<'_>, name: &Name) -> Self {
+        Self {
+            first: file.id().clone(),
+            since: file.written.at,
+            since_is_exact: name.begins,
+            starts: name.watched,
+            tip: None,
+        }
+    }
+}
+
 impl Held {
-    fn new(
-        no: u64,
-        newest: &File<'_>,
-        held_since: Timestamp,
-        since_is_exact: bool,
-        time: LookTime,
-    ) -> Self {
+    /// What is known of the part of this hold that is left behind.
+    fn left_behind(&self) -> Origin {
+        Origin {
+            first: LockId::new(""),
+            since: self.held_since,
+            since_is_exact: self.since_is_exact,
+            starts: false,
+            tip: None,
+        }
+    }
+
+    fn new(no: u64, newest: &File<'_>, origin: &Origin, time: LookTime) -> Self {
         Self {
             no,
             turn: 0,
             mode: newest.lock.mode,
             holder: newest.lock.holder.clone(),
-            held_since,
-            since_is_exact,
+            held_since: origin.since,
+            since_is_exact: origin.since_is_exact,
             refreshes: 0,
             files: Vec::new(),
             gone: None,
             newest: newest.written,
-            settled: None,
+            settled: origin.tip,
+            pending: None,
             keeps_old_time: false,
             stale: false,
             first_look: time.ended,
@@ -317,8 +367,10 @@ impl Held {
     ) -> u64 {
         let mut refreshes = 0;
         let mut below_gap = false;
-        for File { lock, written, .. } in files {
-            let Some(name) = names.get_mut(&lock.stub.id) else { continue };
+        let mut pending: Option<Origin> = None;
+        for file in files {
+            let written = &file.written;
+            let Some(name) = names.get_mut(file.id()) else { continue };
             name.hold = Some(self.no);
             let follows = self.settled.is_none_or(|tip| !is_gap(tip, *written, policy));
             if !name.settled && (follows || !below_gap) {
@@ -330,8 +382,15 @@ impl Held {
             if name.settled && self.settled.is_none_or(|tip| tip.at <= written.at) {
                 self.settled = Some(*written);
             }
-            below_gap |= name.behind == Some(turn);
+            if !name.settled {
+                let first = pending.take().unwrap_or_else(|| Origin::new(file, name));
+                pending = Some(Origin { tip: Some(*written), ..first });
+            }
+            if name.behind == Some(turn) {
+                (below_gap, pending) = (true, None);
+            }
         }
+        self.pending = pending;
         refreshes
     }
 
@@ -364,6 +423,10 @@ fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bool {
         (None, _) | (_, None) => true,
     };
     own && newer.at.duration_since(older.at) > limit
+}
+
+fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 fn gone(lock: &Lock) -> Option<GoneReason> {

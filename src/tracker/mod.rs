@@ -201,4 +201,6 @@ fn failing(before: Phase, error: ScanError, at: Timestamp) -> Phase {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

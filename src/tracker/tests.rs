@@ -317,6 +317,37 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
 }
 
 #[test]
+fn a_left_behind_part_that_is_unlocked_takes_no_refresh_with_it() {
+    let mut watch = Watch::new();
+    let old = shared("old", "p", -H);
+    watch.look(0, &[old.clone(), shared("a", "p", 0)]);
+    watch.look(60, &[old, shared("a", "p", 0)]);
+    assert_eq!(watch.seen().holds.len(), 2);
+    // Between two looks the old file is unlocked and the delete of `a` is lost.
+    let seen = watch.look(360, &[shared("a", "p", 0), shared("b", "p", 300)]);
+    assert_eq!(seen.holds.len(), 1);
+    assert_eq!(seen.holds[0].files, [LockId::new("b"), LockId::new("a")]);
+}
+
+#[test]
+fn a_holder_found_above_a_gap_at_the_first_look_is_not_seen_to_start() {
+    for older in 1..4 {
+        let mut watch = Watch::new();
+        let old = (0..older).map(|n| shared(&format!("old{n}"), "p", (n - older) * H));
+        let old: Vec<_> = old.collect();
+        let with = |file| old.iter().cloned().chain([file]).collect::<Vec<_>>();
+        watch.look(0, &with(shared("a", "p", -60)));
+        // The gaps are there for the second time, and above them a refresh of what was there.
+        let seen = watch.look(300, &with(shared("b", "p", 240)));
+        assert_eq!(seen.holds.len(), older as usize + 1);
+        let live = seen.holds.last().unwrap();
+        assert_eq!((live.held_since, live.since_is_exact), (at(-60), false));
+        assert_eq!((live.refreshes, watch.counters().refreshes), (1, 1));
+        assert_eq!(watch.counters().holds_started.shared, 0);
+    }
+}
+
+#[test]
 fn one_process_with_two_modes_is_two_holds() {
     let mut watch = Watch::new();
     let seen = watch.look(0, &[shared("a", "p", 0), exclusive("b", "p", 0)]);
@@ -569,6 +600,17 @@ fn a_hold_whose_refresh_cannot_be_opened_yet_goes_on() {
 }
 
 #[test]
+fn a_look_that_hides_a_hold_behind_a_sealed_file_does_not_count_as_missing_it() {
+    let mut watch = Watch::new();
+    watch.look(0, &[exclusive("a", "p", 0)]);
+    watch.look(60, &[sealed("b", None)]);
+    watch.look(120, &[]);
+    assert_eq!(watch.counters().holds_ended.exclusive, 0);
+    let seen = watch.look(180, &[exclusive("b", "p", 50)]);
+    assert_eq!(seen.holds[0].held_since, at(0));
+}
+
+#[test]
 fn a_sealed_name_that_was_there_before_keeps_no_hold_alive() {
     let mut watch = Watch::new();
     watch.look(0, &[sealed("z", None)]);
@@ -576,6 +618,20 @@ fn a_sealed_name_that_was_there_before_keeps_no_hold_alive() {
     watch.look(120, &[sealed("z", None)]);
     watch.look(180, &[sealed("z", None)]);
     assert_eq!(watch.counters().holds_ended.exclusive, 1);
+}
+
+#[test]
+fn sealed_files_that_come_and_go_do_not_keep_old_holds_for_ever() {
+    let mut watch = Watch::new();
+    for round in 0..500 {
+        let files = [
+            sealed(&format!("z{round}"), None),
+            shared(&format!("f{round}"), &format!("p{round}"), round * 60),
+        ];
+        watch.look(round * 60, &files);
+        assert!(watch.0.memories.values().all(|memory| memory.size() < 50));
+    }
+    assert!(watch.counters().holds_ended.shared > 450);
 }
 
 #[test]

@@ -1,6 +1,16 @@
-//! All integration tests, in one binary.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs, reason = "these are tests")]
+//! Tests of the whole: real servers, real repositories, scripted faults, committed pictures.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "these are tests"
+)]
 
+mod differential;
+mod fault_server;
+mod fixtures;
 mod golden;
 mod scene;
+mod stores;
 mod tidy;

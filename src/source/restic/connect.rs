@@ -21,6 +21,8 @@ pub struct Session {
     pub store: Arc<dyn ReadStore>,
     /// The secret.
     pub opener: Opener,
+    /// The start of the id of the key to try first.
+    pub hint: Option<String>,
 }
 
 /// Makes sessions.
@@ -49,9 +51,16 @@ impl Connect for Specified {
         let environment = Environment::load(&self.spec.env).await.map_err(secret_failed)?;
         let opener =
             secret::resolve(&self.spec.password, &environment).await.map_err(secret_failed)?;
+        let hint = match &self.spec.key_hint {
+            Some(hint) => Some(hint.clone()),
+            None => environment
+                .text("RESTIC_KEY_HINT")
+                .map_err(secret_failed)?
+                .map(|hint| hint.to_string()),
+        };
         let store = store::open(&self.spec, &environment, self.timeout, &self.telemetry)
             .map_err(|error| store_failed(&error))?;
-        Ok(Session { store, opener })
+        Ok(Session { store, opener, hint })
     }
 }
 

@@ -121,9 +121,9 @@ impl MasterKey {
     pub fn to_json(&self) -> Zeroizing<String> {
         Zeroizing::new(format!(
             r#"{{"mac":{{"k":"{}","r":"{}"}},"encrypt":"{}"}}"#,
-            STANDARD.encode(&*self.mac_k),
-            STANDARD.encode(&*self.mac_r),
-            STANDARD.encode(&*self.encrypt),
+            STANDARD.encode(*self.mac_k),
+            STANDARD.encode(*self.mac_r),
+            STANDARD.encode(*self.encrypt),
         ))
     }
 

@@ -21,8 +21,11 @@ pub use super::derivation::DerivationBudget;
 
 /// Larger files are no key files; real ones have about 450 bytes.
 pub const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
-/// So many keys are tried beside the hinted ones (restic `internal/global/global.go` maxKeys).
+/// So many keys are tried beside a hinted one (restic `internal/global/global.go` maxKeys): each
+/// costs half a second.
 pub const KEYS_TRIED_MAX: usize = 20;
+/// So many key files are read to find them: bad ones cost a request only.
+pub const KEYS_READ_MAX: usize = 100;
 
 /// restic refuses salts of any other length (`internal/repository/crypto/kdf.go`).
 const SALT_BYTES: usize = 64;
@@ -166,20 +169,17 @@ fn parameters(n: i64, r: i64, p: i64) -> Option<(Params, u64)> {
 }
 
 /// The names of key files in the order in which they are tried: those that begin with the hint
-/// first, then by name; at most [`KEYS_TRIED_MAX`] beside the hinted one. Also says how many are
-/// left out.
+/// first, then by name. Also says how many are hinted at.
 pub fn order<'a>(names: &'a [String], hint: Option<&str>) -> (Vec<&'a str>, usize) {
     let mut names: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| listing::is_id(name)).collect();
     names.sort_unstable();
     names.dedup();
     let hint = hint.filter(|hint| !hint.is_empty()).map(str::to_ascii_lowercase);
-    let hinted = |name: &str| hint.as_deref().is_some_and(|hint| name.starts_with(hint));
+    let hinted = |name: &&str| hint.as_deref().is_some_and(|hint| name.starts_with(hint));
     names.sort_by_key(|name| !hinted(name));
-    let most = KEYS_TRIED_MAX + usize::from(names.first().is_some_and(|name| hinted(name)));
-    let left_out = names.len().saturating_sub(most);
-    names.truncate(most);
-    (names, left_out)
+    let count = names.iter().take_while(|name| hinted(name)).count();
+    (names, count)
 }
 
 #[cfg(test)]
@@ -256,18 +256,18 @@ pub(super) mod tests {
         assert_eq!(with("AAECAwQF", "").err(), Some(BadKeyFile::Salt));
         assert_eq!(with("AAECAwQF", "!").err(), Some(BadKeyFile::Salt));
         assert_eq!(with(r#""data":"AQ"#, r#""data":"!"#).err(), Some(BadKeyFile::Data));
-        assert_eq!(KeyFile::parse(&KEY_TEXT.as_bytes()[..200]).err().is_some(), true);
+        assert!(KeyFile::parse(&KEY_TEXT.as_bytes()[..200]).is_err());
     }
 
     #[test]
     fn hinted_keys_come_first_then_names() {
         let name = |index: usize| format!("{index:064x}");
         let names: Vec<String> = (0..25).rev().map(name).chain(["garbage".into()]).collect();
-        let (tried, left_out) = order(&names, None);
-        assert_eq!((tried.len(), left_out), (20, 5));
-        assert_eq!(tried[0], name(0));
-        let (tried, left_out) = order(&names, Some(&name(24)));
-        assert_eq!((tried.len(), left_out), (21, 4));
+        let (tried, hinted) = order(&names, None);
+        assert_eq!((tried.len(), hinted), (25, 0));
+        assert!(tried.is_sorted());
+        let (tried, hinted) = order(&names, Some(&name(24).to_uppercase()));
+        assert_eq!((tried.len(), hinted), (25, 1));
         assert_eq!((tried[0], tried[1]), (&*name(24), &*name(0)));
         assert_eq!(order(&names, Some("ffff")).0, order(&names, None).0);
         assert_eq!(order(&names, Some("")).0, order(&names, None).0);

@@ -162,17 +162,21 @@ impl Repository {
         }
     }
 
-    /// Makes sure that a repository without locks is still a repository.
+    /// Makes sure that a repository without locks is still a repository. False when it has left
+    /// its old layout: `restic migrate s3_layout` empties the folder that we look at.
     ///
     /// # Errors
     /// As [`Repository::recognise`].
-    pub async fn confirm(&self) -> Result<(), ScanError> {
+    pub async fn confirm(&self) -> Result<bool, ScanError> {
         match self.store().stat(CONFIG).await {
-            Ok(entry) => check_size(entry.size),
+            Ok(entry) => {
+                check_size(entry.size)?;
+                Ok(self.layout == Layout::Default || !self.current_keys().await?.is_empty())
+            }
             Err(error) => {
                 let keys = self.current_keys().await?;
                 if is_refused(&error) && !keys.is_empty() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(no_config(self.store(), &error, !keys.is_empty()).await)
             }

@@ -184,11 +184,19 @@ impl State {
         self.repository = Arc::default();
     }
 
-    /// Another repository is at this place.
+    /// Another repository is at this place, or the same one in another layout. Whether the key
+    /// still fits shows when it is recognised.
     pub fn start_over(&mut self) {
         self.reopen();
         self.cache.clear();
-        self.key = KeyState::Idle;
+    }
+
+    /// The key that was there fits no more. The error stays until another attempt has ended.
+    pub fn lose_key(&mut self, error: &ScanError, now: Instant) {
+        if let KeyState::Open(_) = &self.key {
+            let failed = Failed { error: error.clone(), failures: 0, retry_at: now };
+            self.key = KeyState::Failed(failed);
+        }
     }
 }
 
@@ -200,7 +208,7 @@ impl Pending {
 }
 
 /// Whether trying again soon is useless, as somebody has to change something first.
-fn waits_for_a_person(class: ErrorClass) -> bool {
+pub fn waits_for_a_person(class: ErrorClass) -> bool {
     match class {
         ErrorClass::Config
         | ErrorClass::Auth

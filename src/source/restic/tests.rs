@@ -13,7 +13,7 @@ use super::crypto::tests::{self as known, LOCK_A_NAME, LOCK_B_NAME};
 use super::crypto::{DERIVED_BYTES, MasterKey};
 use super::key::tests::{KEY_NAME, KEY_TEXT, PASSWORD};
 use super::*;
-use crate::lock::LockMode;
+use crate::lock::{LockEntry, LockMode, SealedWhy, UnreadableWhy};
 use crate::secret::Secret;
 use crate::store::{EntryKind, StoreErrorKind};
 
@@ -28,26 +28,34 @@ const PERMISSION: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Permission
 
 /// One repository and its reader.
 struct Fixture {
-    store: Arc<Memory>,
-    opener: Arc<Mutex<Opener>>,
-    connects: Arc<AtomicUsize>,
+    fake: Fake,
     context: Context,
-    hint: Option<String>,
     source: Restic,
 }
 
+impl std::ops::Deref for Fixture {
+    type Target = Fake;
+
+    fn deref(&self) -> &Fake {
+        &self.fake
+    }
+}
+
+#[derive(Clone)]
 struct Fake {
     store: Arc<Memory>,
     opener: Arc<Mutex<Opener>>,
+    hint: Arc<Mutex<Option<String>>>,
     connects: Arc<AtomicUsize>,
 }
 
 #[async_trait]
 impl Connect for Fake {
-    async fn connect(&self) -> Result<connect::Session, ScanError> {
+    async fn connect(&self) -> Result<Session, ScanError> {
         self.connects.fetch_add(1, Ordering::Relaxed);
         let store: Arc<Memory> = Arc::clone(&self.store);
-        Ok(connect::Session { store, opener: self.opener.lock().unwrap().clone() })
+        let opener = self.opener.lock().unwrap().clone();
+        Ok(Session { store, opener, hint: self.hint.lock().unwrap().clone() })
     }
 }
 
@@ -58,13 +66,14 @@ impl Fixture {
         store.put("config", known::bytes(known::CONFIG_V2));
         store.put(&format!("keys/{KEY_NAME}"), KEY_TEXT);
         let opener = Arc::new(Mutex::new(opener));
-        let connects = Arc::new(AtomicUsize::new(0));
+        let hint = Arc::default();
+        let fake = Fake { store, opener, hint, connects: Arc::default() };
         let context = Context {
             telemetry: Arc::new(Telemetry::new(&["restic"], &["local"])),
             derivations: Arc::new(DerivationBudget::new(16 << 20)),
         };
-        let source = Self::source(&store, &opener, &connects, None, &context);
-        Self { store, opener, connects, context, hint: None, source }
+        let source = Restic::with(Box::new(fake.clone()), TIMEOUT, &context);
+        Self { fake, context, source }
     }
 
     fn with_password() -> Self {
@@ -75,22 +84,9 @@ impl Fixture {
         Self::new(Opener::Sealed)
     }
 
-    fn source(
-        store: &Arc<Memory>,
-        opener: &Arc<Mutex<Opener>>,
-        connects: &Arc<AtomicUsize>,
-        hint: Option<String>,
-        context: &Context,
-    ) -> Restic {
-        let (store, opener) = (Arc::clone(store), Arc::clone(opener));
-        let fake = Fake { store, opener, connects: Arc::clone(connects) };
-        Restic::with(Box::new(fake), hint, TIMEOUT, context)
-    }
-
     /// A reader that knows nothing, as after a reload.
     fn reload(&mut self) {
-        let Self { store, opener, connects, hint, context, .. } = self;
-        self.source = Self::source(store, opener, connects, hint.clone(), context);
+        self.source = Restic::with(Box::new(self.fake.clone()), TIMEOUT, &self.context);
     }
 
     /// Puts both known answers among the locks.

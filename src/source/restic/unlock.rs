@@ -13,7 +13,7 @@ use super::config_file::{BadConfig, Config};
 use super::connect::store_failed;
 use super::crypto::MasterKey;
 use super::derivation::{DerivationBudget, DeriveError};
-use super::key::{self, KEY_FILE_BYTES_MAX, KeyFile};
+use super::key::{self, KEY_FILE_BYTES_MAX, KEYS_READ_MAX, KEYS_TRIED_MAX, KeyFile};
 use super::repository::Repository;
 use crate::scan::{ErrorClass, ScanError};
 use crate::secret::{Opener, Secret};
@@ -35,8 +35,6 @@ pub struct Unlocked {
 /// How to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// The start of the id of the key to try first.
-    pub hint: Option<&'a str>,
     /// Time limit of each request; waiting for memory and deriving have none.
     pub timeout: Duration,
     /// Where the memory comes from.
@@ -91,11 +89,12 @@ pub fn bad_config(error: &BadConfig, unfit: ErrorClass) -> ScanError {
     ScanError::new(class, "open config", &error.to_string(), advice)
 }
 
-/// What became of the key files that did not open.
+/// What became of the key files that did not open, or were left alone.
 #[derive(Default)]
 struct Tally {
     tried: usize,
     skipped: u32,
+    left_out: usize,
     bad: Option<String>,
     refused: Option<ScanError>,
     costly: Option<ScanError>,
@@ -106,9 +105,14 @@ async fn find_key(
     password: &Secret,
     search: Search<'_>,
 ) -> Result<Unlocked, ScanError> {
-    let (ids, left_out) = key::order(&repository.keys, search.hint);
+    let (ids, hinted) = key::order(&repository.keys, repository.session.hint.as_deref());
+    let tried_max = KEYS_TRIED_MAX + hinted.min(1);
     let mut tally = Tally::default();
-    for id in ids {
+    for (index, id) in ids.iter().copied().enumerate() {
+        if tally.tried == tried_max || index == KEYS_READ_MAX {
+            tally.left_out = ids.len() - index;
+            break;
+        }
         let place = format!("{}/{id}", repository.layout.keys());
         let file = match read_key(repository, &place, id, search.timeout).await? {
             Read::File(file) => file,
@@ -152,33 +156,33 @@ async fn find_key(
             }
         }
     }
-    Err(none_opens(tally, left_out))
+    Err(none_opens(tally))
 }
 
 /// The most telling reason why no key opened: what could not be tried might have fitted.
-fn none_opens(tally: Tally, left_out: usize) -> ScanError {
+fn none_opens(tally: Tally) -> ScanError {
     if let Some(error) = tally.refused.or(tally.costly) {
         return error;
     }
-    if tally.tried == 0 {
-        return ScanError::new(
-            ErrorClass::Damaged,
-            "read key files",
-            &format!("none can be used; {}", tally.bad.as_deref().unwrap_or("there are none")),
-            "Restore the files in keys/ from a copy.",
-        );
-    }
-    let mut cause = format!("the password opens none of {} key files", tally.tried);
-    if tally.skipped > 0 {
+    let (class, doing, mut cause) = if tally.tried == 0 {
+        let why = tally.bad.as_deref().unwrap_or("there are none");
+        (ErrorClass::Damaged, "read key files", format!("none can be used; {why}"))
+    } else {
+        let cause = format!("the password opens none of {} key files", tally.tried);
+        (ErrorClass::WrongPassword, "open key files", cause)
+    };
+    if tally.tried > 0 && tally.skipped > 0 {
         cause = format!("{cause}, {} more could not be used", tally.skipped);
     }
-    let advice = if left_out > 0 {
-        cause = format!("{cause}, and {left_out} more were not tried");
-        "Check the password, or name the key by a key hint."
+    let advice = if tally.left_out > 0 {
+        cause = format!("{cause}, and {} more were not tried", tally.left_out);
+        "Check the password, or name its key by a key hint."
+    } else if tally.tried == 0 {
+        "Restore the files in keys/ from a copy."
     } else {
         "Check the password: `restic cat config` must work with it."
     };
-    ScanError::new(ErrorClass::WrongPassword, "open key files", &cause, advice)
+    ScanError::new(class, doing, &cause, advice)
 }
 
 enum Read {

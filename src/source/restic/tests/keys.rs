@@ -79,7 +79,7 @@ async fn at_most_twenty_keys_are_tried_and_the_hinted_one_first() {
     assert_eq!(error.class, ErrorClass::WrongPassword);
     assert!(error.to_string().contains("5 more were not tried"), "{error}");
     assert!(error.advice.contains("key hint"), "{error}");
-    fixture.hint = Some(last["keys/".len()..][..8].to_owned());
+    *fixture.hint.lock().unwrap() = Some(last["keys/".len()..][..8].to_owned());
     fixture.reload();
     fixture.store.requests();
     fixture.look().await;
@@ -273,6 +273,29 @@ async fn with_a_master_key_a_repository_made_anew_is_noticed_by_its_config() {
     assert!(fixture.words().await[0].ends_with("mac"));
     assert_eq!(fixture.store.requests(), ["list locks"]);
     make_anew(&fixture, PASSWORD);
-    assert_eq!(fixture.error().await.class, ErrorClass::WrongPassword);
-    assert_eq!(fixture.error().await.class, ErrorClass::WrongPassword);
+    // From then on, and never sealed in between.
+    for _ in 0..3 {
+        let error = fixture.source.scan().await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::WrongPassword);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_key_files_do_not_use_up_the_keys_that_are_tried() {
+    let fixture = Fixture::with_password();
+    for index in 0..50 {
+        let garbage = format!("garbage {index}");
+        fixture.store.put(&format!("keys/{}", name_of(garbage.as_bytes())), garbage);
+    }
+    fixture.look().await;
+    for index in 50..500 {
+        let garbage = format!("garbage {index}");
+        fixture.store.put(&format!("keys/{}", name_of(garbage.as_bytes())), garbage);
+    }
+    fixture.store.remove(&format!("keys/{KEY_NAME}"));
+    let mut fixture = fixture;
+    fixture.reload();
+    let error = fixture.error().await;
+    assert_eq!(error.class, ErrorClass::Damaged);
+    assert!(error.to_string().contains("400 more were not tried"), "{error}");
 }

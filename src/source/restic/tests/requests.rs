@@ -222,3 +222,28 @@ async fn no_lock_folder_is_no_locks() {
     assert!(look.entries.is_empty());
     assert_eq!(look.ignored.count, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_migration_to_the_new_layout_is_followed() {
+    let fixture = Fixture::with_password();
+    let moved = |from: &str, to: &str| {
+        let (from, to) = (format!("{from}/"), format!("{to}/"));
+        fixture.store.change(|files| {
+            let old: Vec<_> =
+                files.keys().filter(|path| path.starts_with(&from)).cloned().collect();
+            for path in old {
+                let file = files.remove(&path).unwrap();
+                files.insert(path.replace(&from, &to), file);
+            }
+        });
+    };
+    moved("keys", "key");
+    fixture.look().await;
+    assert_eq!(fixture.words().await, [""; 0]);
+    // restic migrate s3_layout, and then somebody takes a lock.
+    moved("key", "keys");
+    fixture.put_known_locks();
+    let look = fixture.source.scan().await.unwrap();
+    assert_eq!(words(&look), ["2327 shared", "d172 exclusive"]);
+    assert_eq!(&*look.facts.details["layout"], "default");
+}
