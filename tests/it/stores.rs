@@ -1,6 +1,6 @@
 //! The stores against real folders, a real S3 server and one that misbehaves.
 //!
-//! `S3_ENDPOINT` is the address of a moto server (`127.0.0.1:5555`), `S3_LOG` the file that its
+//! `S3_ENDPOINT` is the address of a moto server (`http://127.0.0.1:5555`), `S3_LOG` the file that its
 //! standard error goes to.
 
 #![allow(clippy::disallowed_methods, reason = "the tests write what the stores read")]
@@ -212,6 +212,7 @@ impl Moto {
     async fn bucket(name: &str) -> Self {
         let host = std::env::var("S3_ENDPOINT")
             .expect("S3_ENDPOINT must name a moto server, as tests/run starts one");
+        let host = host.trim_start_matches("http://").to_owned();
         let bucket = format!("{name}-{}", std::process::id());
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::new();

@@ -47,6 +47,8 @@ struct KeySeen {
 #[derive(Clone, Copy)]
 struct RunSeen {
     since: Timestamp,
+    /// Files of its first look are still sealed.
+    undated: bool,
     last: i64,
 }
 
@@ -333,6 +335,7 @@ impl Oracle {
     /// A run goes on from look to look until the mode is free.
     fn runs(&mut self, found: &Returned, seen: &Seen) -> Checked {
         let blocked = judge::blocked(seen.entries.iter().map(|seen| &seen.entry));
+        let sealed = seen.entries.iter().any(|seen| matches!(seen.entry, LockEntry::Sealed(..)));
         for mode in LockMode::ALL {
             let since = *memory::per_mode(&mut seen.blocked_since.clone(), mode);
             let run = memory::per_mode(&mut self.runs, mode);
@@ -341,13 +344,17 @@ impl Oracle {
                 (None, _) => {}
                 (Some(true), None) => return Err("blocked since never".into()),
                 (Some(true), Some(since)) => {
+                    let mut undated = sealed;
                     if let Some(run) = run
                         && found.ended - run.last <= 15 * MINUTE
                     {
-                        ensure!(run.since == since, "{mode:?}: {} then {since}", run.since);
+                        // What was sealed when the run began may show an earlier time later.
+                        let dated = run.since == since || run.undated && since < run.since;
+                        ensure!(dated, "{mode:?}: {} then {since}", run.since);
+                        undated = run.undated && sealed;
                     }
                     ensure!(since <= moment(found.ended), "blocked from the future on");
-                    *run = Some(RunSeen { since, last: found.ended });
+                    *run = Some(RunSeen { since, undated, last: found.ended });
                 }
             }
         }
