@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "this module measures how long requests take")]
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,52 +62,105 @@ impl Limits {
     }
 }
 
-/// Makes a client with the certificates of a target. Proxies are those of the process's own
-/// environment, as for every other program.
-pub(super) fn client(
-    spec: &ResticSpec,
-    environment: &Environment,
+/// How a target wants to be talked to; nothing is read yet.
+#[derive(Debug)]
+pub(super) struct ClientSpec {
     plain_http: bool,
     limits: Limits,
-) -> Result<reqwest::Client, StoreError> {
-    // Without a provider the client panics; whoever was first has decided.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let named = environment.text("RESTIC_HTTP_USER_AGENT").map_err(secret)?;
-    let ours = concat!("lock_exporter/", env!("CARGO_PKG_VERSION"));
-    let mut builder = reqwest::Client::builder()
-        .user_agent(named.as_ref().map_or(ours, |named| named.as_str()))
-        .redirect(reqwest::redirect::Policy::none())
-        .http1_only()
-        .https_only(!plain_http)
-        .connect_timeout(limits.connect)
-        .read_timeout(limits.silence);
-    let authorities = authorities(spec, environment)?;
-    if plain_http {
-        // Else it could not be made on a machine without any certificates.
-        builder = builder.tls_certs_only(authorities);
-    } else if !authorities.is_empty() {
-        builder = builder.tls_certs_merge(authorities);
+    user_agent: String,
+    authorities: Vec<PathBuf>,
+    certificate: Option<PathBuf>,
+    insecure_tls: bool,
+}
+
+impl ClientSpec {
+    pub(super) fn of(
+        spec: &ResticSpec,
+        environment: &Environment,
+        plain_http: bool,
+        limits: Limits,
+    ) -> Result<Self, StoreError> {
+        let variable = |name: &str| environment.text(name).map_err(secret);
+        // As in restic a name in the options replaces the variable, a list with commas.
+        let mut authorities = spec.cacert.clone();
+        if authorities.is_empty()
+            && let Some(list) = variable("RESTIC_CACERT")?
+        {
+            authorities.extend(list.split(',').filter(|path| !path.is_empty()).map(Into::into));
+        }
+        let user_agent = match variable("RESTIC_HTTP_USER_AGENT")? {
+            Some(named) => named.to_string(),
+            None => concat!("lock_exporter/", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        let certificate = variable("RESTIC_TLS_CLIENT_CERT")?.map(|path| path.as_str().into());
+        let insecure_tls = spec.insecure_tls;
+        Ok(Self { plain_http, limits, user_agent, authorities, certificate, insecure_tls })
     }
-    if spec.insecure_tls {
-        builder = builder.tls_danger_accept_invalid_certs(true);
+
+    /// Reads the certificates and makes the client, off the async workers: those of the system
+    /// alone take milliseconds. Proxies are those of the process's own environment, as for every
+    /// other program.
+    pub(super) async fn build(&self) -> Result<reqwest::Client, StoreError> {
+        // Without a provider the client panics; whoever was first has decided.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(&self.user_agent)
+            .redirect(reqwest::redirect::Policy::none())
+            .http1_only()
+            .https_only(!self.plain_http)
+            .connect_timeout(self.limits.connect)
+            .read_timeout(self.limits.silence);
+        let authorities = self.authorities().await?;
+        if self.plain_http {
+            // Else it could not be made on a machine without any certificates.
+            builder = builder.tls_certs_only(authorities);
+        } else if !authorities.is_empty() {
+            builder = builder.tls_certs_merge(authorities);
+        }
+        if self.insecure_tls {
+            builder = builder.tls_danger_accept_invalid_certs(true);
+        }
+        if let Some(path) = &self.certificate {
+            builder = builder.identity(identity(path).await?);
+        }
+        let doing = "make an HTTP client";
+        match tokio::task::spawn_blocking(move || builder.build()).await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(error)) => Err(StoreError::new(
+                CONFIG,
+                doing,
+                fault::explain(&error).cause,
+                "Install the system's certificates (ca-certificates), or name some by cacert.",
+            )),
+            Err(_) => {
+                let kind = StoreErrorKind::Failed(ErrorClass::Internal);
+                Err(StoreError::new(kind, doing, "it was given up", ""))
+            }
+        }
     }
-    if let Some(path) = environment.text("RESTIC_TLS_CLIENT_CERT").map_err(secret)? {
-        let doing = format!("read RESTIC_TLS_CLIENT_CERT {}", *path);
-        let pem = read_file("client certificate", path.as_str().as_ref()).map_err(secret)?;
-        let identity = reqwest::Identity::from_pem(&pem).map_err(|_| {
-            let cause = "it does not hold a certificate and its key, both in PEM";
-            StoreError::new(CONFIG, doing, cause, "Put both into the one file, as for restic.")
-        })?;
-        builder = builder.identity(identity);
+
+    async fn authorities(&self) -> Result<Vec<reqwest::Certificate>, StoreError> {
+        let mut found = Vec::new();
+        for path in &self.authorities {
+            let pem = read_file("cacert", path).await.map_err(secret)?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem).unwrap_or_default();
+            if certificates.is_empty() {
+                let doing = format!("read cacert {}", path.display());
+                return Err(StoreError::new(CONFIG, doing, "it holds no certificate in PEM", ""));
+            }
+            found.extend(certificates);
+        }
+        Ok(found)
     }
-    builder.build().map_err(|error| {
-        let fault = fault::explain(&error);
-        StoreError::new(
-            CONFIG,
-            "make an HTTP client",
-            fault.cause,
-            "Install the system's certificates (ca-certificates), or name some by cacert.",
-        )
+}
+
+async fn identity(path: &Path) -> Result<reqwest::Identity, StoreError> {
+    let pem = read_file("client certificate", path).await.map_err(secret)?;
+    reqwest::Identity::from_pem(&pem).map_err(|_| {
+        let doing = format!("read client certificate {}", path.display());
+        let cause = "it does not hold a certificate and its key, both in PEM";
+        let advice = "Put both into the one file that RESTIC_TLS_CLIENT_CERT names.";
+        StoreError::new(CONFIG, doing, cause, advice)
     })
 }
 
@@ -115,31 +169,6 @@ const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
 /// A secret that cannot be read, as a failure of the store.
 pub(super) fn secret(error: SecretError) -> StoreError {
     StoreError::new(CONFIG, error.doing, error.cause, &error.advice)
-}
-
-/// The named certificate authorities; as in restic a name in the options replaces the variable,
-/// which is a list with commas.
-fn authorities(
-    spec: &ResticSpec,
-    environment: &Environment,
-) -> Result<Vec<reqwest::Certificate>, StoreError> {
-    let mut paths = spec.cacert.clone();
-    if paths.is_empty()
-        && let Some(list) = environment.text("RESTIC_CACERT").map_err(secret)?
-    {
-        paths.extend(list.split(',').filter(|path| !path.is_empty()).map(Into::into));
-    }
-    let mut found = Vec::new();
-    for path in paths {
-        let pem = read_file("cacert", &path).map_err(secret)?;
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem).unwrap_or_default();
-        if certificates.is_empty() {
-            let doing = format!("read cacert {}", path.display());
-            return Err(StoreError::new(CONFIG, doing, "it holds no certificate in PEM", ""));
-        }
-        found.extend(certificates);
-    }
-    Ok(found)
 }
 
 /// What `object_store` sends its requests through.
