@@ -5,7 +5,7 @@
 
 use zeroize::Zeroizing;
 
-use super::http;
+use super::client::secret_failed;
 use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
 use crate::secret::Environment;
@@ -23,7 +23,7 @@ impl Keys {
     pub(super) fn of(environment: &Environment) -> Result<Self, StoreError> {
         let first = |names: [&str; 2]| -> Result<Option<Zeroizing<String>>, StoreError> {
             for name in names {
-                if let Some(value) = environment.text(name).map_err(http::secret)? {
+                if let Some(value) = environment.text(name).map_err(secret_failed)? {
                     return Ok(Some(value));
                 }
             }
@@ -31,7 +31,7 @@ impl Keys {
         };
         let mut id = first(["AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY"])?;
         let mut secret = first(["AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY"])?;
-        let token = environment.text("AWS_SESSION_TOKEN").map_err(http::secret)?;
+        let token = environment.text("AWS_SESSION_TOKEN").map_err(secret_failed)?;
         if id.is_none() && secret.is_none() {
             id = first(["MINIO_ROOT_USER", "MINIO_ACCESS_KEY"])?;
             secret = first(["MINIO_ROOT_PASSWORD", "MINIO_SECRET_KEY"])?;

@@ -1,10 +1,9 @@
-//! The HTTP client below `object_store`: certificates, time limits, one count for each request,
-//! and a look at every answer before `object_store` has it.
+//! The wire below `object_store`: time limits, one count for each request, and a look at every
+//! answer before `object_store` has it. What a client trusts is not known here.
 
 #![allow(clippy::disallowed_methods, reason = "this module measures how long requests take")]
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,8 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use super::fault::{self, Fault};
 use super::list_page;
 use super::object::Pages;
-use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
-use crate::secret::{Environment, Secret, SecretError, read_file};
-use crate::target::ResticSpec;
+use crate::secret::Secret;
 use crate::telemetry::{Operation, Telemetry};
 
 /// A page of 1,000 keys has at most 1,000 × (1,024 bytes of key, escaped, and some 400 around).
@@ -36,9 +33,9 @@ const RETRIES: usize = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Of a connection.
-    connect: Duration,
+    pub connect: Duration,
     /// Of a silence; a listing that keeps coming may take longer.
-    silence: Duration,
+    pub silence: Duration,
     /// Of one verb, with pages and retries.
     pub verb: Duration,
 }
@@ -62,121 +59,12 @@ impl Limits {
     }
 }
 
-/// How a target wants to be talked to; nothing is read yet.
-#[derive(Debug)]
-pub(super) struct ClientSpec {
-    plain_http: bool,
-    limits: Limits,
-    user_agent: String,
-    authorities: Vec<PathBuf>,
-    certificate: Option<PathBuf>,
-    insecure_tls: bool,
-}
-
-impl ClientSpec {
-    pub(super) fn of(
-        spec: &ResticSpec,
-        environment: &Environment,
-        plain_http: bool,
-        limits: Limits,
-    ) -> Result<Self, StoreError> {
-        let variable = |name: &str| environment.text(name).map_err(secret);
-        // As in restic a name in the options replaces the variable, a list with commas.
-        let mut authorities = spec.cacert.clone();
-        if authorities.is_empty()
-            && let Some(list) = variable("RESTIC_CACERT")?
-        {
-            authorities.extend(list.split(',').filter(|path| !path.is_empty()).map(Into::into));
-        }
-        let user_agent = match variable("RESTIC_HTTP_USER_AGENT")? {
-            Some(named) => named.to_string(),
-            None => concat!("lock_exporter/", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        let certificate = variable("RESTIC_TLS_CLIENT_CERT")?.map(|path| path.as_str().into());
-        let insecure_tls = spec.insecure_tls;
-        Ok(Self { plain_http, limits, user_agent, authorities, certificate, insecure_tls })
-    }
-
-    /// Reads the certificates and makes the client, off the async workers: those of the system
-    /// alone take milliseconds. Proxies are those of the process's own environment, as for every
-    /// other program.
-    pub(super) async fn build(&self) -> Result<reqwest::Client, StoreError> {
-        // Without a provider the client panics; whoever was first has decided.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(&self.user_agent)
-            .redirect(reqwest::redirect::Policy::none())
-            .http1_only()
-            .https_only(!self.plain_http)
-            .connect_timeout(self.limits.connect)
-            .read_timeout(self.limits.silence);
-        let authorities = self.authorities().await?;
-        if self.plain_http {
-            // Else it could not be made on a machine without any certificates.
-            builder = builder.tls_certs_only(authorities);
-        } else if !authorities.is_empty() {
-            builder = builder.tls_certs_merge(authorities);
-        }
-        if self.insecure_tls {
-            builder = builder.tls_danger_accept_invalid_certs(true);
-        }
-        if let Some(path) = &self.certificate {
-            builder = builder.identity(identity(path).await?);
-        }
-        let doing = "make an HTTP client";
-        match tokio::task::spawn_blocking(move || builder.build()).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(StoreError::new(
-                CONFIG,
-                doing,
-                fault::explain(&error).cause,
-                "Install the system's certificates (ca-certificates), or name some by cacert.",
-            )),
-            Err(_) => {
-                let kind = StoreErrorKind::Failed(ErrorClass::Internal);
-                Err(StoreError::new(kind, doing, "it was given up", ""))
-            }
-        }
-    }
-
-    async fn authorities(&self) -> Result<Vec<reqwest::Certificate>, StoreError> {
-        let mut found = Vec::new();
-        for path in &self.authorities {
-            let pem = read_file("cacert", path).await.map_err(secret)?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem).unwrap_or_default();
-            if certificates.is_empty() {
-                let doing = format!("read cacert {}", path.display());
-                return Err(StoreError::new(CONFIG, doing, "it holds no certificate in PEM", ""));
-            }
-            found.extend(certificates);
-        }
-        Ok(found)
-    }
-}
-
-async fn identity(path: &Path) -> Result<reqwest::Identity, StoreError> {
-    let pem = read_file("client certificate", path).await.map_err(secret)?;
-    reqwest::Identity::from_pem(&pem).map_err(|_| {
-        let doing = format!("read client certificate {}", path.display());
-        let cause = "it does not hold a certificate and its key, both in PEM";
-        let advice = "Put both into the one file that RESTIC_TLS_CLIENT_CERT names.";
-        StoreError::new(CONFIG, doing, cause, advice)
-    })
-}
-
-const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
-
-/// A secret that cannot be read, as a failure of the store.
-pub(super) fn secret(error: SecretError) -> StoreError {
-    StoreError::new(CONFIG, error.doing, error.cause, &error.advice)
-}
-
 /// What `object_store` sends its requests through.
 #[derive(Clone)]
 pub(super) struct Wire(Arc<Shared>);
 
 struct Shared {
-    client: reqwest::Client,
+    client: Arc<reqwest::Client>,
     backend: &'static str,
     telemetry: Arc<Telemetry>,
     pages: Arc<Pages>,
@@ -194,7 +82,7 @@ impl fmt::Debug for Wire {
 
 impl Wire {
     pub(super) fn new(
-        client: reqwest::Client,
+        client: Arc<reqwest::Client>,
         backend: &'static str,
         telemetry: Arc<Telemetry>,
         pages: Arc<Pages>,
@@ -240,7 +128,7 @@ impl HttpService for Wire {
             _ => Operation::Get,
         };
         let mut count = Count { wire: self, operation, begun: Instant::now(), failed: true };
-        let response = self.0.client.call(request).await?;
+        let response = HttpService::call(&*self.0.client, request).await?;
         if !response.status().is_success() {
             return Err(self.refuse(response).await);
         }

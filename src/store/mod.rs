@@ -18,6 +18,7 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod client;
 mod credentials;
 mod fault;
 mod http;

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
 use tokio::sync::OnceCell;
 
+use super::client::{ClientSpec, secret_failed};
 use super::credentials::Keys;
 use super::fault::explain;
-use super::http::{self, ClientSpec, Limits, Wire};
+use super::http::{Limits, Wire};
 use super::object::{Objects, Pages};
 use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind};
 use crate::location::{Location, S3Location};
@@ -99,7 +100,7 @@ impl S3 {
     async fn ready(&self) -> Result<&Ready, StoreError> {
         self.ready
             .get_or_try_init(async || {
-                let client = self.client.build().await?;
+                let client = self.client.client().await?;
                 let (pages, hidden) = (Arc::<Pages>::default(), self.plan.hidden());
                 let telemetry = self.telemetry.clone();
                 let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden);
@@ -199,7 +200,7 @@ impl Plan {
             Some(region) if !region.is_empty() => Some(region.to_owned()),
             _ => environment
                 .text("AWS_DEFAULT_REGION")
-                .map_err(http::secret)?
+                .map_err(secret_failed)?
                 .map(|region| region.to_string()),
         };
         let named = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
