@@ -15,6 +15,7 @@ use object_store::client::{
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
+use super::StoreErrorKind;
 use super::fault::{self, Fault};
 use super::list_page;
 use super::object::Pages;
@@ -26,7 +27,7 @@ use crate::telemetry::{Operation, Telemetry};
 const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What is read of an error's body.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// One request and its two retries.
+/// Tries after the first.
 const RETRIES: usize = 2;
 
 /// The time limits of requests, all within a scan's.
@@ -41,7 +42,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Three silent requests and the pauses between them end before the scan does.
+    /// A silent server is asked twice before half of the scan's time is over; one that refuses at
+    /// once three times.
     pub(super) fn within(scan: Duration) -> Self {
         Self { connect: scan / 6, silence: scan / 4, verb: scan - scan / 8 }
     }
@@ -97,7 +99,7 @@ impl Wire {
         self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    async fn refuse(&self, response: HttpResponse) -> HttpError {
+    async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
         let status = response.status().as_u16();
         let header = response.headers().get("x-amz-bucket-region");
         let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -107,6 +109,13 @@ impl Wire {
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;
+        }
+        if operation == Operation::List
+            && refusal.fault.kind == StoreErrorKind::NotFound
+            && !refusal.coded
+        {
+            // S3 names what is missing. This is a proxy, or something else altogether.
+            return Fault::no_s3(refusal.fault.cause).into_http(false);
         }
         refusal.fault.into_http(refusal.again)
     }
@@ -130,7 +139,7 @@ impl HttpService for Wire {
         let mut count = Count { wire: self, operation, begun: Instant::now(), failed: true };
         let response = HttpService::call(&*self.0.client, request).await?;
         if !response.status().is_success() {
-            return Err(self.refuse(response).await);
+            return Err(self.refuse(response, operation).await);
         }
         if operation != Operation::List {
             count.failed = false;

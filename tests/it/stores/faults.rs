@@ -60,6 +60,9 @@ async fn refusals_are_told_apart_and_show_no_secret() {
     let page = |_: &Seen| Reply::xml(403, "<html><body>Forbidden</body></html>");
     let (listing, _) = list_from(page, &[KEY, SECRET], LIMIT).await;
     expect(listing, Failed(ErrorClass::Permission), &["web page"]);
+    let nobody = |_: &Seen| Reply::xml(404, "404 page not found");
+    let (listing, _) = list_from(nobody, &[KEY, SECRET], LIMIT).await;
+    expect(listing, Failed(ErrorClass::Protocol), &["404", "S3 service"]);
 }
 
 #[tokio::test]
