@@ -68,8 +68,19 @@ async fn within<T: Send + 'static>(
     }
 }
 
-/// The whole content of a regular file; `what` names it in errors.
-pub(crate) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+/// The whole content of a regular file, for code that must not block; `what` names it in errors.
+///
+/// # Errors
+/// [`SecretError`] when it cannot be read, is too large or does not come in time.
+pub(crate) async fn read_file(
+    what: &'static str,
+    path: &Path,
+) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+    off_worker(what, path.to_owned(), move |path| read(what, path)).await
+}
+
+/// The whole content of a regular file.
+pub(super) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let fail = |error: std::io::Error| {
         SecretError::file(what, path, error.to_string(), advice(error.kind()))
     };

@@ -384,6 +384,24 @@ async fn variables_and_options_are_restics() {
     assert_eq!(other.kind, config);
 }
 
+/// A thousand repositories on one server need no thousand connections.
+#[tokio::test]
+async fn targets_of_one_server_share_a_connection() {
+    let server = FaultServer::start(|_| Reply::xml(200, "<ListBucketResult/>")).await;
+    let repositories =
+        ["a", "b", "c"].map(|name| format!("s3:http://{}/bucket/{name}", server.host()));
+    let opened: Vec<_> =
+        repositories.iter().map(|at| Case::of(at).open().expect("opens")).collect();
+    for opened in &opened {
+        opened.store.list("locks").await.expect("lists");
+        assert_eq!(opened.requests("s3", "list"), (1., 0.), "each is counted for itself");
+    }
+    assert_eq!(server.connections(), 1);
+    let patient = Case { timeout: LIMIT * 2, ..Case::of(&repositories[0]) };
+    patient.open().expect("opens").store.list("locks").await.expect("lists");
+    assert_eq!(server.connections(), 2, "other limits, other client");
+}
+
 /// A key that may only list the repository's own prefix and read is enough.
 #[tokio::test]
 async fn a_key_that_may_only_read_its_prefix_is_enough() {

@@ -1,7 +1,7 @@
 //! What a store says of servers that refuse, lie, hang or cannot be trusted.
 
 use super::*;
-use crate::fault_server::{AUTHORITY, start_tls};
+use crate::fault_server::{AUTHORITY, CLIENT, start_tls};
 
 /// Opens `/bucket/repo` of a server and lists its locks.
 async fn list_from(
@@ -60,6 +60,9 @@ async fn refusals_are_told_apart_and_show_no_secret() {
     let page = |_: &Seen| Reply::xml(403, "<html><body>Forbidden</body></html>");
     let (listing, _) = list_from(page, &[KEY, SECRET], LIMIT).await;
     expect(listing, Failed(ErrorClass::Permission), &["web page"]);
+    let nobody = |_: &Seen| Reply::xml(404, "404 page not found");
+    let (listing, _) = list_from(nobody, &[KEY, SECRET], LIMIT).await;
+    expect(listing, Failed(ErrorClass::Protocol), &["404", "S3 service"]);
 }
 
 #[tokio::test]
@@ -161,7 +164,7 @@ async fn a_given_up_request_is_counted() {
 
 #[tokio::test]
 async fn only_a_trusted_certificate_is_talked_to() {
-    let repository = format!("s3:https://{}/bucket/repo", start_tls());
+    let repository = format!("s3:https://{}/bucket/repo", start_tls(false));
     let tls = StoreErrorKind::Failed(ErrorClass::Tls);
     let listing = Case::of(&repository).open().expect("opens").store.list("locks").await;
     let error = listing.expect_err("is not trusted");
@@ -177,10 +180,34 @@ async fn only_a_trusted_certificate_is_talked_to() {
     let insecure = Case { insecure_tls: true, ..Case::of(&repository) };
     assert_eq!(insecure.open().expect("opens").store.list("locks").await, empty);
 
-    let wrong = Case { cacert: Some("/dev/null"), ..Case::of(&repository) };
-    let error = wrong.open().err().expect("is no certificate");
+    let wrong = Case {
+        cacert: Some(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
+        ..Case::of(&repository)
+    };
+    let listing = wrong.open().expect("opens").store.list("locks").await;
+    let error = listing.expect_err("is no certificate");
     assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Config));
-    assert!(error.to_string().contains("/dev/null"), "{error}");
+    assert!(error.to_string().contains("Cargo.toml"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_where_one_is_asked_for() {
+    let repository = format!("s3:https://{}/bucket/repo", start_tls(true));
+    let with = Case { cacert: Some(AUTHORITY), ..Case::of(&repository) };
+    let error = with.open().expect("opens").store.list("locks").await.expect_err("is asked");
+    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Tls), "{error}");
+    for (file, accepted) in [(CLIENT, true), (AUTHORITY, false)] {
+        let variables = [KEY, SECRET, ("RESTIC_TLS_CLIENT_CERT", file)];
+        let case = Case { variables: &variables, cacert: Some(AUTHORITY), ..Case::of(&repository) };
+        let listing = case.open().expect("opens").store.list("locks").await;
+        if accepted {
+            assert_eq!(listing, Ok(Listing::default()));
+        } else {
+            let error = listing.expect_err("has no key in it");
+            assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Config), "{error}");
+            assert!(error.to_string().contains(file), "{error}");
+        }
+    }
 }
 
 #[tokio::test]
