@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocked::Runs;
-use super::holds::Held;
+use super::held::Held;
 use crate::judge;
 use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
 use crate::scan::Look;
@@ -30,8 +30,8 @@ pub(super) struct Memory {
     /// Number of the look being taken in, from 1.
     pub(super) turn: u64,
     pub(super) names: BTreeMap<LockId, Name>,
-    /// Holds by key; under one key more than one when a part was left behind.
-    pub(super) holds: BTreeMap<HoldKey, Vec<Held>>,
+    /// Holds by key and number; under one key more than one when a part was left behind.
+    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Held>>,
     pub(super) holds_made: u64,
     last: Option<LastLook>,
     runs: Runs,
@@ -98,7 +98,7 @@ impl Memory {
         self.verdicts(time, &mut found);
         self.forget(&mut found);
         let turn = self.turn;
-        let shown = self.holds.values().flatten().filter(|held| held.turn == turn);
+        let shown = self.holds.values().flat_map(BTreeMap::values).filter(|held| held.turn == turn);
         found.blocked_since = self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
         let sealed = found.entries.iter().any(|seen| is_sealed(&seen.entry));
@@ -167,7 +167,7 @@ impl Memory {
     /// How many names and holds are remembered.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
-        self.names.len() + self.holds.values().map(Vec::len).sum::<usize>()
+        self.names.len() + self.holds.values().map(BTreeMap::len).sum::<usize>()
     }
 }
 
