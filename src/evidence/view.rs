@@ -11,6 +11,7 @@ use crate::lock::{
 use crate::status::{Hold, Seen, SeenEntry, TargetStatus};
 
 /// What the last successful look shows about one target. Make it once for all its files.
+#[derive(Debug)]
 pub struct Evidence<'a> {
     pub(super) target: &'a TargetStatus,
     pub(super) seen: &'a Seen,
@@ -138,7 +139,7 @@ impl<'a> Evidence<'a> {
                 ago(self.since(when))
             );
         }
-        let behind = in_words(when.duration_since(own));
+        let behind = in_words(entry.clock_skew().unwrap_or_else(|| own.duration_since(when)));
         format!(
             "restic's rule says stale, but {what} {}: the holder's clock is about {behind} \
              behind; do not unlock",
