@@ -222,6 +222,23 @@ fn a_clock_behind_is_told_by_the_storage_at_the_first_look() {
 }
 
 #[test]
+fn an_old_file_that_appears_late_is_not_blamed_on_a_clock() {
+    let lock = lock("h", LockMode::Exclusive, Some(-9 * H), Some(-9 * H));
+    let file = LockEntry::Readable(Arc::new(lock));
+    let findings = found(&[(0, Ok(vec![])), (60, Ok(vec![file.clone()]))]);
+    let alive = findings.iter().find(|finding| finding.topic == Topic::Alive).unwrap();
+    assert_eq!(
+        alive.evidence,
+        "restic's rule says stale and the storage's time agrees, but this name appeared 0 s ago: \
+         a copied file or a listing that came late; look again before unlocking"
+    );
+    assert_eq!(alive.next_step, Some(ps("h")));
+    assert!(findings.iter().all(|finding| finding.topic != Topic::ClockSkew));
+    let findings = found(&[(0, Ok(vec![])), (60, Ok(vec![file.clone()])), (H, Ok(vec![file]))]);
+    assert_eq!(findings[0].next_step.as_deref(), Some(UNLOCK));
+}
+
+#[test]
 fn a_dead_lock_beside_a_living_one_of_a_clock_behind_is_not_to_be_unlocked() {
     let dead = shared("dead", -9 * H);
     let looks =
