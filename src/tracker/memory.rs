@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocked::Runs;
 use super::held::Held;
 use crate::judge;
-use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
+use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode, SealedWhy};
 use crate::scan::Look;
 use crate::status::{EventKind, Hold, LockEvent, Seen, SeenEntry, TargetCounters};
 use crate::target::{PerMode, TargetName};
@@ -39,7 +39,7 @@ pub(super) struct Memory {
 
 struct LastLook {
     began: Timestamp,
-    /// It had files whose holders are not known.
+    /// It had files whose holders were not known, and whose refreshes may be read.
     sealed: bool,
 }
 
@@ -101,7 +101,7 @@ impl Memory {
         let shown = self.holds.values().flat_map(BTreeMap::values).filter(|held| held.turn == turn);
         found.blocked_since = self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
-        let sealed = found.entries.iter().any(|seen| is_sealed(&seen.entry));
+        let sealed = found.entries.iter().any(|seen| may_open(&seen.entry));
         self.last = Some(LastLook { began: time.began, sealed });
         found
     }
@@ -229,6 +229,19 @@ pub(super) fn is_sealed(entry: &LockEntry) -> bool {
         LockEntry::Sealed(stub, _) => stub.size > 0,
         LockEntry::Readable(_) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
     }
+}
+
+/// A sealed file whose holder's next file may be readable. Where reading is refused it is
+/// refused for the next file too.
+fn may_open(entry: &LockEntry) -> bool {
+    is_sealed(entry)
+        && match entry {
+            LockEntry::Sealed(_, why) => match why {
+                SealedWhy::NoKey | SealedWhy::KeyPending | SealedWhy::NotServed => true,
+                SealedWhy::Permission(_) | SealedWhy::Archived => false,
+            },
+            LockEntry::Readable(_) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
+        }
 }
 
 pub(super) fn per_mode<T>(pair: &mut PerMode<T>, mode: LockMode) -> &mut T {
