@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::holds::Held;
+use super::held::Held;
 use super::memory::{LookTime, per_mode, signed};
 use crate::judge;
 use crate::lock::{LockEntry, LockMode};

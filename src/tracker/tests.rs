@@ -666,6 +666,16 @@ fn a_new_name_beside_sealed_ones_may_be_a_refresh() {
 }
 
 #[test]
+fn a_file_that_stays_closed_to_us_hides_no_start() {
+    let mut watch = Watch::new();
+    let closed = LockEntry::Sealed(stub("z", None), SealedWhy::Permission("read locks/z".into()));
+    watch.look(0, std::slice::from_ref(&closed));
+    let seen = watch.look(60, &[closed, exclusive("b", "p", 50)]);
+    assert!(seen.holds[0].since_is_exact);
+    assert_eq!(watch.counters().holds_started.exclusive, 1);
+}
+
+#[test]
 fn a_hold_whose_refresh_cannot_be_opened_yet_goes_on() {
     let mut watch = Watch::new();
     watch.look(0, &[]);

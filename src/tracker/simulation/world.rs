@@ -132,7 +132,8 @@ pub fn stream(seed: u64, what: u64) -> Rng {
     )
 }
 
-fn chance(rng: &mut Rng, one_in: u32) -> bool {
+/// Happens once in so many times.
+pub fn chance(rng: &mut Rng, one_in: u32) -> bool {
     rng.u32(0..one_in) == 0
 }
 
