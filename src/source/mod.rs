@@ -20,7 +20,7 @@ pub struct Context {
     /// The exporter's own counters.
     pub telemetry: Arc<Telemetry>,
     /// Memory for key derivations, shared by all targets.
-    pub derivations: Arc<restic::key::DerivationBudget>,
+    pub derivations: Arc<restic::derivation::DerivationBudget>,
 }
 
 /// Reads the locks of one target. It keeps what makes the next scan cheap (open connections,

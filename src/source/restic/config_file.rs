@@ -129,4 +129,13 @@ mod tests {
             Err(BadConfig::Sealed(OpenError::Short))
         );
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_config_or_a_reason(text in "[{}\\[\\]\":,a-z0-9 ]{0,60}|\\PC{0,40}") {
+            let _ = Config::open(&known::master().seal([9; 16], text.as_bytes()), &known::master());
+            let _ = Config::open(text.as_bytes(), &known::master());
+            let _ = MasterKey::from_json(text.as_bytes());
+        }
+    }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +57,7 @@ type Pair = [u8; 32];
 pub struct DerivationBudget {
     bytes: u64,
     pieces: Arc<Semaphore>,
+    cores: Arc<Semaphore>,
     results: Mutex<HashMap<Pair, Arc<OnceCell<Found>>>>,
 }
 
@@ -66,12 +68,15 @@ impl fmt::Debug for DerivationBudget {
 }
 
 impl DerivationBudget {
-    /// A budget of this many bytes.
+    /// A budget of this many bytes. However many there are, no more derivations run at a time than
+    /// there are cores: more would not end sooner, only take memory and time from everybody else.
     pub fn new(bytes: u64) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let pieces = usize::try_from(bytes / PIECE_BYTES).unwrap_or(usize::MAX);
         Self {
             bytes,
             pieces: Arc::new(Semaphore::new(pieces.min(Semaphore::MAX_PERMITS))),
+            cores: Arc::new(Semaphore::new(cores)),
             results: Mutex::default(),
         }
     }
@@ -105,13 +110,15 @@ impl DerivationBudget {
         let pieces = u32::try_from(file.memory().div_ceil(PIECE_BYTES))
             .unwrap_or(u32::MAX)
             .min(u32::try_from(self.bytes / PIECE_BYTES).unwrap_or(u32::MAX));
-        let permit = Arc::clone(&self.pieces)
+        let cores = Arc::clone(&self.cores);
+        let core = cores.acquire_owned().await.map_err(|_| DeriveError::Interrupted)?;
+        let pieces = Arc::clone(&self.pieces)
             .acquire_many_owned(pieces)
             .await
             .map_err(|_| DeriveError::Interrupted)?;
         let opened = tokio::task::spawn_blocking(move || {
             // Held by the thread: the memory is in use even when nobody waits any more.
-            let _permit = permit;
+            let _held = (core, pieces);
             file.open(password.expose())
         });
         Ok(opened.await.map_err(|_| DeriveError::Interrupted)??.map(Arc::new))

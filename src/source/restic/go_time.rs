@@ -168,4 +168,24 @@ mod tests {
             assert_eq!(parse(text), None, "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_time_or_none(
+            text in "\\PC{0,40}",
+            near in "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2]?[0-9]:[0-6][0-9]:[0-6][0-9]([.,][0-9]{0,12})?(Z|[+-][0-9]{2}:[0-9]{2})?",
+        ) {
+            let _ = parse(&text);
+            let _ = parse(&near);
+        }
+
+        /// What we and restic write is read back exactly.
+        #[test]
+        fn times_survive_being_written(
+            second in -62_135_596_799_i64..253_370_764_799, nanosecond in 0_i32..1_000_000_000,
+        ) {
+            let at = Timestamp::new(second, nanosecond).unwrap();
+            proptest::prop_assert_eq!(parse(&at.to_string()), Some(Some(at)));
+        }
+    }
 }

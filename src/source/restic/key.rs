@@ -17,8 +17,6 @@ use super::crypto::{DERIVED_BYTES, MasterKey, OVERHEAD};
 use super::go_json::{self, Text};
 use super::listing;
 
-pub use super::derivation::DerivationBudget;
-
 /// Larger files are no key files; real ones have about 450 bytes.
 pub const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// So many keys are tried beside a hinted one (restic `internal/global/global.go` maxKeys): each
@@ -186,6 +184,8 @@ pub fn order<'a>(names: &'a [String], hint: Option<&str>) -> (Vec<&'a str>, usiz
 pub(super) mod tests {
     use sha2::{Digest as _, Sha256};
 
+    use proptest::prelude::*;
+
     use super::super::crypto::tests as known;
     use super::*;
 
@@ -271,5 +271,38 @@ pub(super) mod tests {
         assert_eq!((tried[0], tried[1]), (&*name(24), &*name(0)));
         assert_eq!(order(&names, Some("ffff")).0, order(&names, None).0);
         assert_eq!(order(&names, Some("")).0, order(&names, None).0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_file_or_a_reason(
+            at in 0_usize..400, byte in any::<u8>(), cut in 0_usize..439,
+            n in any::<i64>(), r in any::<i64>(), p in any::<i64>(),
+        ) {
+            let mut text = KEY_TEXT.as_bytes().to_vec();
+            text[at] = byte;
+            let _ = KeyFile::parse(&text);
+            let _ = KeyFile::parse(&text[..cut]);
+            let costs = format!(r#""N":{n},"r":{r},"p":{p},"#);
+            let text = KEY_TEXT.replace(r#""N":1024,"r":8,"p":1,"#, &costs);
+            let _ = KeyFile::parse(text.as_bytes());
+        }
+
+        #[test]
+        fn accepted_costs_are_those_that_restic_accepts(
+            log_n in 0_u32..40, n_more in 0_i64..2, r in -1_i64..2000, p in -1_i64..2000,
+        ) {
+            let n = (1_i64 << log_n) + n_more;
+            let power = n > 1 && n & (n - 1) == 0;
+            let fits = |product: i128| product < 1 << 31;
+            let (wide_n, wide_r, wide_p) = (i128::from(n), i128::from(r), i128::from(p));
+            let valid = power && r >= 1 && p >= 1
+                && fits(128 * wide_n * wide_r) && fits(128 * wide_r * wide_p);
+            let found = parameters(n, r, p);
+            prop_assert_eq!(found.is_some(), valid);
+            if let Some((_, memory)) = found {
+                prop_assert!(i128::from(memory) >= 128 * wide_n * wide_r);
+            }
+        }
     }
 }

@@ -153,11 +153,9 @@ fn parse(json: &[u8]) -> Result<Content, UnreadableWhy> {
     // Every file of a repository decrypts with the same key, and Go is happy with any object, so a
     // snapshot or an index copied into `locks/` passes for a lock.
     let doubt = match lock.pid {
-        None => Some("it names no process: perhaps another file of the repository, not a lock"),
+        None => Some("it names no process, like a snapshot or an index"),
         Some(..=0) => Some("its process id is not a positive number, which no restic writes"),
-        Some(_) if !lock.has_exclusive => {
-            Some("it does not say whether it is exclusive: perhaps not a lock")
-        }
+        Some(_) if !lock.has_exclusive => Some("it does not say whether it is exclusive"),
         Some(_) => None,
     };
     Ok(Content {

@@ -127,14 +127,24 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After a failure that somebody has to act upon the next scan begins anew.
+    /// What a failure means for the next scan.
     fn learn_from(&self, error: &ScanError) {
         let mut state = self.state();
-        if error.class == ErrorClass::WrongPassword {
-            state.lose_key(error, Instant::now());
-        }
-        if state::waits_for_a_person(error.class) {
-            state.reopen();
+        match error.class {
+            ErrorClass::Auth | ErrorClass::Config | ErrorClass::Permission => state.reopen(),
+            ErrorClass::WrongPassword | ErrorClass::Unsupported => {
+                state.lose_key(error, Instant::now());
+                state.reopen();
+            }
+            ErrorClass::NotFound | ErrorClass::Damaged => state.begin_cold(),
+            ErrorClass::Timeout
+            | ErrorClass::Network
+            | ErrorClass::Tls
+            | ErrorClass::Throttled
+            | ErrorClass::Protocol
+            | ErrorClass::Incomplete
+            | ErrorClass::Internal
+            | ErrorClass::Other => {}
         }
     }
 

@@ -178,11 +178,15 @@ impl State {
         }
     }
 
-    /// The next scan begins cold, with a new session: credentials may have been changed. The key
-    /// is kept as long as it fits what is found then.
+    /// The next scan begins cold. The key is kept as long as it fits what is found then.
+    pub fn begin_cold(&mut self) {
+        self.repository = Arc::default();
+    }
+
+    /// The next scan begins cold with a new session: credentials may have been changed.
     pub fn reopen(&mut self) {
         self.session = None;
-        self.repository = Arc::default();
+        self.begin_cold();
     }
 
     /// Another repository is at this place, or the same one in another layout. Whether the key
@@ -218,7 +222,7 @@ fn interrupted() -> ScanError {
 }
 
 /// Whether trying again soon is useless, as somebody has to change something first.
-pub fn waits_for_a_person(class: ErrorClass) -> bool {
+fn waits_for_a_person(class: ErrorClass) -> bool {
     match class {
         ErrorClass::Config
         | ErrorClass::Auth

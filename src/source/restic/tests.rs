@@ -17,6 +17,7 @@ use crate::lock::{LockEntry, LockMode, SealedWhy, UnreadableWhy};
 use crate::secret::Secret;
 use crate::store::{EntryKind, StoreErrorKind};
 
+mod chaos;
 mod keys;
 mod locks;
 mod memory;

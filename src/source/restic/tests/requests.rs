@@ -175,6 +175,8 @@ async fn a_place_without_a_config_is_never_without_locks() {
         fixture.store.remove(&format!("snapshots/{}", "ab".repeat(32)));
         let error = fixture.error().await;
         assert_eq!(error.class, ErrorClass::NotFound);
+        // Nothing is wrong with the secrets: no password command runs again.
+        assert_eq!(fixture.connects.load(Ordering::Relaxed), 1);
         assert!(error.to_string().contains("no repository at this place"), "{error}");
         // And it comes back.
         fixture.store.put("config", known::bytes(known::CONFIG_V2));
