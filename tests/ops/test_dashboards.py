@@ -442,7 +442,7 @@ class RealPrometheus(unittest.TestCase):
         for scene, wanted in expected.items():
             with self.subTest(scene):
                 try:
-                    servers.wait_for(scene, lambda: counts(scene) == wanted, 30)
+                    servers.wait_for(scene, lambda: counts(scene) == wanted, 60)
                 except AssertionError:
                     self.assertEqual(counts(scene), wanted)
 
@@ -465,4 +465,4 @@ class RealPrometheus(unittest.TestCase):
                     found = self.prometheus.query(timeline.filled(job=scene, target=target))
                     return [sample["value"][1] for sample in found] == [str(state)]
 
-                servers.wait_for(f"state {state}", shown, 30)
+                servers.wait_for(f"state {state}", shown, 60)
