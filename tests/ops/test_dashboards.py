@@ -242,6 +242,15 @@ class Queries(unittest.TestCase):
                     if ":" not in selector.name and selector.name != "ALERTS":
                         self.assertEqual(selector.matchers.get("instance"), [("=~", "$instance")])
 
+    def test_large_answers_can_be_narrowed_to_targets(self):
+        """A table or timeline of 5,000 targets must stay usable."""
+        for query in self.queries:
+            if not query.panel or query.panel["type"] not in {"table", "state-timeline"}:
+                continue
+            for selector in promql.selectors(query.filled(target="$target")):
+                with self.subTest(query.where, selector=selector.name):
+                    self.assertEqual(selector.matchers.get("target"), [("=~", "$target")])
+
     def test_several_values_of_a_variable_match(self):
         for query in self.queries:
             for operator, _ in re.findall(r'(=~|!~|=|!=)\s*"\$(\w+)"', query.expr):
