@@ -384,6 +384,17 @@ fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
 }
 
 #[test]
+fn a_clock_that_is_put_right_between_two_leftovers_makes_no_gap() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let files = [shared("a", "p", 30 - 2 * H), shared("b", "p", 330)];
+    watch.look(60, &files[..1]);
+    for seconds in [360, 420, 480] {
+        assert_eq!(watch.look(seconds, &files).holds.len(), 1);
+    }
+}
+
+#[test]
 fn a_gap_in_which_nobody_looked_shows_no_start() {
     let mut watch = Watch::new();
     watch.look(0, &[]);
