@@ -601,7 +601,7 @@ fn a_look_that_cannot_tell_neither_ends_nor_starts_a_run() {
     watch.look(60, &[exclusive("x", "p", 30)]);
     let seen = watch.look(120, &[sealed("z", Some(90))]);
     assert_eq!(seen.blocked_since, PerMode { exclusive: Some(at(-60)), shared: None });
-    let seen = watch.look(180, &[exclusive("x", "p", 30)]);
+    let seen = watch.look(180, &[exclusive("y", "q", 170)]);
     assert_eq!(seen.blocked_since.shared, Some(at(30)));
 }
 
