@@ -435,6 +435,12 @@ fn a_holder_past_its_deadline_is_likely_lost_and_not_yet_to_be_unlocked() {
             "shared, very likely lost: last refresh 25 min ago; its host sleeps, it hangs, or it \
              died",
         ),
+        // Stuck and stale are what is over the limit, not what is at it.
+        (
+            30 * MIN,
+            "shared, very likely lost: last refresh 30 min ago; its host sleeps, it hangs, or it \
+             died",
+        ),
     ] {
         check(
             &[(0, Ok(vec![shared("h", -age)]))],
