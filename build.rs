@@ -1,4 +1,5 @@
 //! Puts the revision and the compiler's version into the binary.
+#![allow(clippy::disallowed_methods, reason = "a build script is told by its environment")]
 
 use std::process::Command;
 

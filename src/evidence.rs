@@ -267,16 +267,18 @@ impl Evidence<'_> {
         if let Some(skew) = self.seen.clock_skew
             && skew.unsigned_abs() > SKEW_MAX
         {
-            let side = if skew.is_negative() { "behind" } else { "ahead" };
+            let side = if skew.is_negative() { "behind" } else { "ahead of" };
             let skewed = self.seen.entries.iter().find(|seen| seen.clock_skew() == Some(skew));
+            let stored = skewed.is_some_and(|seen| seen.entry.stub().stored_at.is_some());
+            let reference = if stored { "the storage's" } else { "what the exporter saw" };
             findings.push(Finding {
                 severity: Severity::Warning,
                 topic: Topic::ClockSkew,
                 id: skewed.map(|seen| seen.entry.stub().id.clone()),
                 lock_of: None,
                 evidence: format!(
-                    "clock skew: a lock's own time is {} {side} of when its file was stored; ages \
-                     by the holder's clock are not reliable",
+                    "clock skew: a lock's own time is {} {side} {reference}; ages by the holder's \
+                     clock are not reliable",
                     in_words(skew)
                 ),
                 next_step: skewed.and_then(|seen| self.ask_the_time(seen)),

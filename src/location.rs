@@ -257,9 +257,7 @@ fn s3(rest: &str) -> Result<S3Location, BadLocation> {
             "an S3 host has no user or password; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         );
     }
-    if !is_host(host) {
-        return bad(FORM);
-    }
+    let Some(host) = ascii_host(host) else { return bad(FORM) };
     let (bucket, prefix) = path.split_once('/').unwrap_or((&path, ""));
     if !is_bucket(bucket) {
         return bad(
@@ -278,15 +276,22 @@ fn s3(rest: &str) -> Result<S3Location, BadLocation> {
     if prefix.chars().any(char::is_control) {
         return bad("the prefix holds a control character");
     }
-    Ok(S3Location { plain_http, host: host.into(), bucket: bucket.into(), prefix })
+    Ok(S3Location { plain_http, host, bucket: bucket.into(), prefix })
 }
 
-/// A host name or address with an optional port, as a URL would take it.
-fn is_host(host: &str) -> bool {
+/// A host name or address with an optional port, as requests name it: letters beyond ASCII become
+/// `xn--…`. None when it is no host.
+fn ascii_host(host: &str) -> Option<String> {
     let made_of = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
-    !host.is_empty()
-        && host.chars().all(made_of)
-        && url::Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.has_host())
+    if host.is_empty() || !host.chars().all(made_of) {
+        return None;
+    }
+    let url = url::Url::parse(&format!("https://{host}/")).ok()?;
+    if host.is_ascii() {
+        return Some(host.to_owned());
+    }
+    let port = host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}{port}", url.host_str()?))
 }
 
 /// minio-go `pkg/s3utils` CheckValidBucketName, which restic's client goes by.
@@ -362,7 +367,7 @@ fn other(scheme: &'static str, rest: &str) -> Result<Location, BadLocation> {
         let address = host.rsplit_once('@').map_or(host, |(_, host)| host);
         // An @ behind a ? may end a password just as well as stand in a query.
         let unclear = rest.split_once(['?', '#']).is_some_and(|(_, end)| end.contains('@'));
-        if unclear || !rest.contains("+unix:") && !is_host(address) {
+        if unclear || !rest.contains("+unix:") && ascii_host(address).is_none() {
             return bad(
                 "the host is not followed by a port or a path; percent-encode the password (/ is \
                  %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD",

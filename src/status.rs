@@ -269,3 +269,18 @@ impl Default for DurationHistogram {
         Self { counts: [0; Self::BOUNDS.len() + 1], sum_seconds: 0.0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_counts_under_the_first_bound_that_it_does_not_exceed() {
+        let mut histogram = DurationHistogram::default();
+        for seconds in [0.0, 30.0, 30.001, 86_400.0, 86_400.5, 1e9] {
+            histogram.observe(Duration::from_secs_f64(seconds));
+        }
+        assert_eq!(histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(histogram.sum_seconds, 1_000_172_860.501);
+    }
+}

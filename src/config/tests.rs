@@ -1,4 +1,7 @@
 use super::*;
+use crate::label::HolderLabel;
+use crate::secret::PasswordSpec;
+use crate::target::SourceSpec;
 
 fn read(text: &str) -> Result<Config, ConfigError> {
     parse(text, &Overrides::default(), "web01")

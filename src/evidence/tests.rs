@@ -190,11 +190,16 @@ fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
     assert_eq!(findings[0].topic, Topic::ClockSkew);
     assert_eq!(findings[0].severity, Severity::Warning);
     assert_eq!(findings[0].next_step.as_deref(), Some("date -u   # on h"));
+    assert_eq!(
+        findings[0].evidence,
+        "clock skew: a lock's own time is 44 min behind what the exporter saw; ages by the \
+         holder's clock are not reliable"
+    );
     assert_eq!(findings[1].severity, Severity::Ok);
     assert_eq!(
         findings[1].evidence,
         "restic's rule says stale, but this name appeared 2 min ago: the holder's clock is about \
-         46 min behind; do not unlock"
+         44 min behind; do not unlock"
     );
     assert_eq!(findings[1].next_step, Some(ps("h")));
 }
@@ -205,12 +210,32 @@ fn a_clock_behind_is_told_by_the_storage_at_the_first_look() {
     let findings = found(&[(10, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
     let stuck = &findings[0];
     assert_eq!((stuck.severity, stuck.topic), (Severity::Critical, Topic::Stuck));
+    assert!(findings.iter().any(|finding| {
+        finding.evidence.starts_with("clock skew: a lock's own time is 45 min behind the storage's")
+    }));
     assert_eq!(
         stuck.evidence,
         "restic's rule says stale, but the file was stored 10 s ago: the holder's clock is about \
          45 min behind; do not unlock"
     );
     assert_eq!(stuck.next_step, Some(ps("h")));
+}
+
+#[test]
+fn an_old_file_that_appears_late_is_not_blamed_on_a_clock() {
+    let lock = lock("h", LockMode::Exclusive, Some(-9 * H), Some(-9 * H));
+    let file = LockEntry::Readable(Arc::new(lock));
+    let findings = found(&[(0, Ok(vec![])), (60, Ok(vec![file.clone()]))]);
+    let alive = findings.iter().find(|finding| finding.topic == Topic::Alive).unwrap();
+    assert_eq!(
+        alive.evidence,
+        "restic's rule says stale and the storage's time agrees, but this name appeared 0 s ago: \
+         a copied file or a listing that came late; look again before unlocking"
+    );
+    assert_eq!(alive.next_step, Some(ps("h")));
+    assert!(findings.iter().all(|finding| finding.topic != Topic::ClockSkew));
+    let findings = found(&[(0, Ok(vec![])), (60, Ok(vec![file.clone()])), (H, Ok(vec![file]))]);
+    assert_eq!(findings[0].next_step.as_deref(), Some(UNLOCK));
 }
 
 #[test]

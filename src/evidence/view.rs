@@ -11,6 +11,7 @@ use crate::lock::{
 use crate::status::{Hold, Seen, SeenEntry, TargetStatus};
 
 /// What the last successful look shows about one target. Make it once for all its files.
+#[derive(Debug)]
 pub struct Evidence<'a> {
     pub(super) target: &'a TargetStatus,
     pub(super) seen: &'a Seen,
@@ -52,16 +53,19 @@ impl<'a> Evidence<'a> {
         self.entry(hold.files.first()?)
     }
 
+    fn is_old(&self, time: Timestamp) -> bool {
+        self.since(time) > signed(self.policy.stale_limit)
+    }
+
     /// Whether the evidence says that nobody refreshes this lock any more: its owner is gone, its
     /// name has been seen for too long, or it is too old by every clock that dates it.
     pub fn is_dead(&self, entry: &SeenEntry) -> bool {
-        let limit = signed(self.policy.stale_limit);
         match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(_) | StaleReason::Unrefreshed) => true,
             Verdict::Stale(StaleReason::Age) => {
                 let own = entry.entry.refreshed_at();
                 let stored = entry.entry.stub().stored_at;
-                let old = |time: Timestamp| self.since(time) > limit;
+                let old = |time: Timestamp| self.is_old(time);
                 old(entry.first_seen)
                     || (entry.not_before.is_none_or(old)
                         && own.or(stored).is_some()
@@ -114,7 +118,7 @@ impl<'a> Evidence<'a> {
             );
         };
         let age = self.since(own);
-        if seen_for > signed(self.policy.stale_limit) {
+        if self.is_old(entry.first_seen) {
             let name = in_words(seen_for);
             return format!("stale: same file name for {name}; restic's own rule agrees");
         }
@@ -138,7 +142,14 @@ impl<'a> Evidence<'a> {
                 ago(self.since(when))
             );
         }
-        let behind = in_words(when.duration_since(own));
+        if entry.entry.stub().stored_at.is_some_and(|stored| self.is_old(stored)) {
+            return format!(
+                "restic's rule says stale and the storage's time agrees, but {what} {}: a copied \
+                 file or a listing that came late; look again before unlocking",
+                ago(self.since(when))
+            );
+        }
+        let behind = in_words(entry.clock_skew().unwrap_or_else(|| own.duration_since(when)));
         format!(
             "restic's rule says stale, but {what} {}: the holder's clock is about {behind} \
              behind; do not unlock",

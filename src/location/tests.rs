@@ -22,6 +22,7 @@ fn s3_is_read_in_every_form() {
         ("s3:http://h/bucket/b%C3%A4ckup%20a%23b%25", true, "h", "bäckup a#b%"),
         ("s3:host/bucket/b%C3%A4ck?up #1", false, "host", "b%C3%A4ck?up #1"),
         ("s3:https://key:secret@host/bucket/a?x=y#z", false, "host", "a"),
+        ("s3:bücher.example:9000/bucket", false, "xn--bcher-kva.example:9000", ""),
     ] {
         assert_eq!(
             at_s3(text),

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use super::file::off_worker;
 use super::{EnvSpec, Secret, SecretError, file, text};
 
 /// No folder of variables has more files.
@@ -30,10 +31,10 @@ impl Environment {
     pub async fn load(spec: &EnvSpec) -> Result<Self, SecretError> {
         let mut own = BTreeMap::new();
         if let Some(dir) = spec.env_dir.clone() {
-            own.extend(off_worker(move || read_dir(&dir)).await?);
+            own.extend(off_worker("env dir", dir, read_dir).await?);
         }
         if let Some(path) = spec.env_file.clone() {
-            own.extend(off_worker(move || read_file(&path)).await?);
+            own.extend(off_worker("env file", path, read_file).await?);
         }
         own.extend(spec.env.clone());
         Ok(Self { own, inherits: true })
@@ -84,15 +85,6 @@ impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.own.keys()).finish()
     }
-}
-
-/// Runs a blocking read elsewhere.
-pub(super) async fn off_worker<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, SecretError> + Send + 'static,
-) -> Result<T, SecretError> {
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| {
-        Err(SecretError::new("read a secret", "the exporter is shutting down", ""))
-    })
 }
 
 fn read_file(path: &Path) -> Result<Vec<(String, Secret)>, SecretError> {

@@ -16,7 +16,7 @@ mod password;
 mod text;
 
 pub use environment::Environment;
-pub(crate) use file::read as read_file;
+pub(crate) use file::read_file;
 pub use password::{Opener, read_location, resolve};
 
 /// A secret value: bytes, wiped when dropped, shown as dots.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use zeroize::Zeroizing;
 
-use super::environment::off_worker;
+use super::file::off_worker;
 use super::{Environment, PasswordSpec, Secret, SecretError, file, text};
 
 /// A command that prints a password must be done by then.
@@ -53,8 +53,8 @@ pub async fn resolve(
             Ok(Opener::Password(password))
         }
         PasswordSpec::MasterKeyFile(path) => {
-            let path = path.clone();
-            let mut key = off_worker(move || file::read("master key file", &path)).await?;
+            const WHAT: &str = "master key file";
+            let mut key = off_worker(WHAT, path.clone(), |path| file::read(WHAT, path)).await?;
             Ok(Opener::MasterKey(Secret::new(std::mem::take(&mut *key))))
         }
         PasswordSpec::Empty => Ok(Opener::Password(Secret::new(Vec::new()))),
@@ -67,10 +67,9 @@ pub async fn resolve(
 /// [`SecretError`] when it cannot be read, is empty or not UTF-8.
 pub async fn read_location(path: &Path) -> Result<Zeroizing<String>, SecretError> {
     const WHAT: &str = "repository file";
-    let path = path.to_owned();
-    off_worker(move || {
-        let mut content = text::of_file(&file::read(WHAT, &path)?);
-        let fail = |cause: &str| SecretError::file(WHAT, &path, cause, "");
+    off_worker(WHAT, path.to_owned(), |path| {
+        let mut content = text::of_file(&file::read(WHAT, path)?);
+        let fail = |cause: &str| SecretError::file(WHAT, path, cause, "");
         let location = String::from_utf8(std::mem::take(&mut *content))
             .map_err(|_| fail("it is not UTF-8"))?;
         if location.is_empty() {
@@ -101,9 +100,9 @@ async fn inherit(environment: &Environment) -> Result<Opener, SecretError> {
 }
 
 async fn of_file(path: PathBuf) -> Result<Opener, SecretError> {
-    off_worker(move || {
-        const WHAT: &str = "password file";
-        let mut password = text::of_file(&file::read(WHAT, &path)?);
+    const WHAT: &str = "password file";
+    off_worker(WHAT, path, |path| {
+        let mut password = text::of_file(&file::read(WHAT, path)?);
         if password.is_empty() {
             return Err(empty(format!("read {WHAT} {}", path.display())));
         }

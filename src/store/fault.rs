@@ -63,6 +63,8 @@ pub(super) struct Refusal {
     pub fault: Fault,
     /// Whether the same request may succeed soon.
     pub again: bool,
+    /// Whether the answer was S3's at all: it had a code.
+    pub coded: bool,
     /// The bucket's region, where the answer names it.
     pub region: Option<String>,
 }
@@ -131,7 +133,8 @@ pub(super) fn refusal(
         (code, "") => format!("{code} (HTTP status {status})"),
         (code, message) => format!("{code}: {message} (HTTP status {status})"),
     };
-    Refusal { fault: Fault { kind, cause, advice }, again, region }
+    let coded = !code.is_empty();
+    Refusal { fault: Fault { kind, cause, advice }, again, coded, region }
 }
 
 /// Whether a body is a web page.

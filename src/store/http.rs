@@ -1,5 +1,5 @@
-//! The HTTP client below `object_store`: certificates, time limits, one count for each request,
-//! and a look at every answer before `object_store` has it.
+//! The wire below `object_store`: time limits, one count for each request, and a look at every
+//! answer before `object_store` has it. What a client trusts is not known here.
 
 #![allow(clippy::disallowed_methods, reason = "this module measures how long requests take")]
 
@@ -15,35 +15,35 @@ use object_store::client::{
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
+use super::StoreErrorKind;
 use super::fault::{self, Fault};
 use super::list_page;
 use super::object::Pages;
-use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
-use crate::secret::{Environment, Secret, SecretError, read_file};
-use crate::target::ResticSpec;
+use crate::secret::Secret;
 use crate::telemetry::{Operation, Telemetry};
 
 /// A page of 1,000 keys has at most 1,000 × (1,024 bytes of key, escaped, and some 400 around).
 const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What is read of an error's body.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// One request and its two retries.
+/// Tries after the first.
 const RETRIES: usize = 2;
 
 /// The time limits of requests, all within a scan's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Of a connection.
-    connect: Duration,
+    pub connect: Duration,
     /// Of a silence; a listing that keeps coming may take longer.
-    silence: Duration,
+    pub silence: Duration,
     /// Of one verb, with pages and retries.
     pub verb: Duration,
 }
 
 impl Limits {
-    /// Three silent requests and the pauses between them end before the scan does.
+    /// A silent server is asked twice before half of the scan's time is over; one that refuses at
+    /// once three times.
     pub(super) fn within(scan: Duration) -> Self {
         Self { connect: scan / 6, silence: scan / 4, verb: scan - scan / 8 }
     }
@@ -61,93 +61,12 @@ impl Limits {
     }
 }
 
-/// Makes a client with the certificates of a target. Proxies are those of the process's own
-/// environment, as for every other program.
-pub(super) fn client(
-    spec: &ResticSpec,
-    environment: &Environment,
-    plain_http: bool,
-    limits: Limits,
-) -> Result<reqwest::Client, StoreError> {
-    // Without a provider the client panics; whoever was first has decided.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let named = environment.text("RESTIC_HTTP_USER_AGENT").map_err(secret)?;
-    let ours = concat!("lock_exporter/", env!("CARGO_PKG_VERSION"));
-    let mut builder = reqwest::Client::builder()
-        .user_agent(named.as_ref().map_or(ours, |named| named.as_str()))
-        .redirect(reqwest::redirect::Policy::none())
-        .http1_only()
-        .https_only(!plain_http)
-        .connect_timeout(limits.connect)
-        .read_timeout(limits.silence);
-    let authorities = authorities(spec, environment)?;
-    if plain_http {
-        // Else it could not be made on a machine without any certificates.
-        builder = builder.tls_certs_only(authorities);
-    } else if !authorities.is_empty() {
-        builder = builder.tls_certs_merge(authorities);
-    }
-    if spec.insecure_tls {
-        builder = builder.tls_danger_accept_invalid_certs(true);
-    }
-    if let Some(path) = environment.text("RESTIC_TLS_CLIENT_CERT").map_err(secret)? {
-        let doing = format!("read RESTIC_TLS_CLIENT_CERT {}", *path);
-        let pem = read_file("client certificate", path.as_str().as_ref()).map_err(secret)?;
-        let identity = reqwest::Identity::from_pem(&pem).map_err(|_| {
-            let cause = "it does not hold a certificate and its key, both in PEM";
-            StoreError::new(CONFIG, doing, cause, "Put both into the one file, as for restic.")
-        })?;
-        builder = builder.identity(identity);
-    }
-    builder.build().map_err(|error| {
-        let fault = fault::explain(&error);
-        StoreError::new(
-            CONFIG,
-            "make an HTTP client",
-            fault.cause,
-            "Install the system's certificates (ca-certificates), or name some by cacert.",
-        )
-    })
-}
-
-const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
-
-/// A secret that cannot be read, as a failure of the store.
-pub(super) fn secret(error: SecretError) -> StoreError {
-    StoreError::new(CONFIG, error.doing, error.cause, &error.advice)
-}
-
-/// The named certificate authorities; as in restic a name in the options replaces the variable,
-/// which is a list with commas.
-fn authorities(
-    spec: &ResticSpec,
-    environment: &Environment,
-) -> Result<Vec<reqwest::Certificate>, StoreError> {
-    let mut paths = spec.cacert.clone();
-    if paths.is_empty()
-        && let Some(list) = environment.text("RESTIC_CACERT").map_err(secret)?
-    {
-        paths.extend(list.split(',').filter(|path| !path.is_empty()).map(Into::into));
-    }
-    let mut found = Vec::new();
-    for path in paths {
-        let pem = read_file("cacert", &path).map_err(secret)?;
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem).unwrap_or_default();
-        if certificates.is_empty() {
-            let doing = format!("read cacert {}", path.display());
-            return Err(StoreError::new(CONFIG, doing, "it holds no certificate in PEM", ""));
-        }
-        found.extend(certificates);
-    }
-    Ok(found)
-}
-
 /// What `object_store` sends its requests through.
 #[derive(Clone)]
 pub(super) struct Wire(Arc<Shared>);
 
 struct Shared {
-    client: reqwest::Client,
+    client: Arc<reqwest::Client>,
     backend: &'static str,
     telemetry: Arc<Telemetry>,
     pages: Arc<Pages>,
@@ -165,7 +84,7 @@ impl fmt::Debug for Wire {
 
 impl Wire {
     pub(super) fn new(
-        client: reqwest::Client,
+        client: Arc<reqwest::Client>,
         backend: &'static str,
         telemetry: Arc<Telemetry>,
         pages: Arc<Pages>,
@@ -180,7 +99,7 @@ impl Wire {
         self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    async fn refuse(&self, response: HttpResponse) -> HttpError {
+    async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
         let status = response.status().as_u16();
         let header = response.headers().get("x-amz-bucket-region");
         let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -190,6 +109,13 @@ impl Wire {
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;
+        }
+        if operation == Operation::List
+            && refusal.fault.kind == StoreErrorKind::NotFound
+            && !refusal.coded
+        {
+            // S3 names what is missing. This is a proxy, or something else altogether.
+            return Fault::no_s3(refusal.fault.cause).into_http(false);
         }
         refusal.fault.into_http(refusal.again)
     }
@@ -211,9 +137,9 @@ impl HttpService for Wire {
             _ => Operation::Get,
         };
         let mut count = Count { wire: self, operation, begun: Instant::now(), failed: true };
-        let response = self.0.client.call(request).await?;
+        let response = HttpService::call(&*self.0.client, request).await?;
         if !response.status().is_success() {
-            return Err(self.refuse(response).await);
+            return Err(self.refuse(response, operation).await);
         }
         if operation != Operation::List {
             count.failed = false;

@@ -18,6 +18,8 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod client;
+mod credentials;
 mod fault;
 mod http;
 mod list_page;
@@ -40,8 +42,8 @@ pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
 ];
 
-/// Opens a repository's backend for reading. It sends no request and does not touch the
-/// repository; it may read certificate files.
+/// Opens a repository's backend for reading. It does no I/O: what is wrong with the backend, or
+/// with a file of certificates, shows in the first verb.
 ///
 /// `timeout` is the time limit of a whole scan: single requests get less, so that a scan fails
 /// with what the backend did rather than with its own limit.

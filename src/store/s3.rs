@@ -1,7 +1,6 @@
 //! S3 and its like: restic's variables and options for it, as a store that only reads.
 //!
-//! Credentials are the ones given. Profiles and the metadata services of clouds are not asked: a
-//! target without credentials says so at once instead of waiting for a service that is not there.
+//! Where the credentials come from is not known here.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,10 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
-use zeroize::Zeroizing;
+use tokio::sync::OnceCell;
 
+use super::client::{ClientSpec, secret_failed};
+use super::credentials::Keys;
 use super::fault::explain;
-use super::http::{self, Limits, Wire};
+use super::http::{Limits, Wire};
 use super::object::{Objects, Pages};
 use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind};
 use crate::location::{Location, S3Location};
@@ -47,9 +48,16 @@ const OPTIONS: [&str; 12] = [
 /// The store. It learns the bucket's region from a refusal, once it is refused for it.
 pub(super) struct S3 {
     plan: Plan,
+    client: ClientSpec,
+    limits: Limits,
+    telemetry: Arc<Telemetry>,
+    /// Made by the first verb, since it reads certificates.
+    ready: OnceCell<Ready>,
+}
+
+struct Ready {
     wire: Wire,
     pages: Arc<Pages>,
-    limits: Limits,
     open: RwLock<Open>,
 }
 
@@ -68,11 +76,6 @@ struct Plan {
     virtual_host: bool,
 }
 
-enum Keys {
-    Anonymous,
-    Static { id: Zeroizing<String>, secret: Zeroizing<String>, token: Option<Zeroizing<String>> },
-}
-
 impl fmt::Debug for S3 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "S3({}/{}/{})", self.plan.at.host, self.plan.at.bucket, self.plan.at.prefix)
@@ -89,65 +92,81 @@ impl S3 {
     ) -> Result<Self, StoreError> {
         let plan = Plan::of(at, spec, environment)?;
         let limits = Limits::within(timeout);
-        let client = http::client(spec, environment, at.plain_http, limits)?;
-        let pages = Arc::<Pages>::default();
-        let wire = Wire::new(client, "s3", telemetry.clone(), pages.clone(), plan.hidden());
-        let region = plan.region.clone().or_else(|| region_of_host(&at.host).map(str::to_owned));
-        let region = region.unwrap_or_else(|| REGION.into());
-        let objects = plan.build(&region, &wire, &pages, limits)?;
-        let open = RwLock::new(Open { region, objects });
-        Ok(Self { plan, wire, pages, limits, open })
+        let client = ClientSpec::of(spec, environment, at.plain_http, limits)?;
+        plan.check(&plan.first_region())?;
+        Ok(Self { plan, client, limits, telemetry: telemetry.clone(), ready: OnceCell::new() })
     }
 
-    fn current(&self) -> Open {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
+    async fn ready(&self) -> Result<&Ready, StoreError> {
+        self.ready
+            .get_or_try_init(async || {
+                let client = self.client.client().await?;
+                let (pages, hidden) = (Arc::<Pages>::default(), self.plan.hidden());
+                let telemetry = self.telemetry.clone();
+                let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden);
+                let region = self.plan.first_region();
+                let objects = self.plan.build(&region, &wire, &pages, self.limits)?;
+                Ok(Ready { wire, pages, open: RwLock::new(Open { region, objects }) })
+            })
+            .await
     }
 
-    /// After a refusal: whether requests now go to another region than the refused one did.
-    fn has_moved(&self, refused: &Open) -> bool {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(region) = self.wire.take_region()
+    async fn current(&self) -> Result<Open, StoreError> {
+        let ready = self.ready().await?;
+        Ok(ready.open.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// After a failure: the store to try once more, when requests now go to another region than
+    /// the failed one did.
+    fn moved(&self, failed: &Open) -> Option<Arc<Objects>> {
+        let ready = self.ready.get()?;
+        let mut open = ready.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(region) = ready.wire.take_region()
             && self.plan.region.is_none()
             && region != open.region
-            && let Ok(objects) = self.plan.build(&region, &self.wire, &self.pages, self.limits)
+            && let Ok(objects) = self.plan.build(&region, &ready.wire, &ready.pages, self.limits)
         {
             *open = Open { region, objects };
         }
-        open.region != refused.region
+        (open.region != failed.region).then(|| open.objects.clone())
     }
 }
 
 #[async_trait]
 impl ReadStore for S3 {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        let open = self.current();
-        match open.objects.list(folder).await {
-            Err(_) if self.has_moved(&open) => self.current().objects.list(folder).await,
-            result => result,
+        let open = self.current().await?;
+        let result = open.objects.list(folder).await;
+        match result.is_err().then(|| self.moved(&open)).flatten() {
+            Some(objects) => objects.list(folder).await,
+            None => result,
         }
     }
 
     async fn stat(&self, path: &str) -> Result<Entry, StoreError> {
-        let open = self.current();
-        match open.objects.stat(path).await {
-            Err(_) if self.has_moved(&open) => self.current().objects.stat(path).await,
-            result => result,
+        let open = self.current().await?;
+        let result = open.objects.stat(path).await;
+        match result.is_err().then(|| self.moved(&open)).flatten() {
+            Some(objects) => objects.stat(path).await,
+            None => result,
         }
     }
 
     async fn read(&self, path: &str, bytes_max: u64) -> Result<Bytes, StoreError> {
-        let open = self.current();
-        match open.objects.read(path, bytes_max).await {
-            Err(_) if self.has_moved(&open) => self.current().objects.read(path, bytes_max).await,
-            result => result,
+        let open = self.current().await?;
+        let result = open.objects.read(path, bytes_max).await;
+        match result.is_err().then(|| self.moved(&open)).flatten() {
+            Some(objects) => objects.read(path, bytes_max).await,
+            None => result,
         }
     }
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
-        let open = self.current();
-        match open.objects.folders(folder).await {
-            Err(_) if self.has_moved(&open) => self.current().objects.folders(folder).await,
-            result => result,
+        let open = self.current().await?;
+        let result = open.objects.folders(folder).await;
+        match result.is_err().then(|| self.moved(&open)).flatten() {
+            Some(objects) => objects.folders(folder).await,
+            None => result,
         }
     }
 }
@@ -181,9 +200,14 @@ impl Plan {
             Some(region) if !region.is_empty() => Some(region.to_owned()),
             _ => environment
                 .text("AWS_DEFAULT_REGION")
-                .map_err(http::secret)?
+                .map_err(secret_failed)?
                 .map(|region| region.to_string()),
         };
+        let named = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if let Some(region) = region.as_deref().filter(|region| !region.chars().all(named)) {
+            let cause = format!("{region:?} is no region");
+            return Err(StoreError::new(CONFIG, "read the region", cause, ""));
+        }
         let keys = if anonymous { Keys::Anonymous } else { Keys::of(environment)? };
         Ok(Self { at: at.clone(), keys, region, virtual_host })
     }
@@ -207,6 +231,7 @@ impl Plan {
         limits: Limits,
     ) -> Result<Arc<Objects>, StoreError> {
         let shown = Location::S3(self.at.clone()).to_string();
+        self.check(region)?;
         let mut builder = AmazonS3Builder::new()
             .with_http_connector(wire.clone())
             .with_retry(limits.retries())
@@ -234,6 +259,25 @@ impl Plan {
         Ok(Arc::new(objects))
     }
 
+    fn first_region(&self) -> String {
+        let named = self.region.as_deref().or_else(|| region_of_host(&self.at.host));
+        named.unwrap_or(REGION).to_owned()
+    }
+
+    /// `object_store` and `reqwest` panic on addresses that they cannot parse.
+    fn check(&self, region: &str) -> Result<(), StoreError> {
+        let endpoint = self.endpoint(region);
+        if endpoint.parse::<hyper::Uri>().is_ok() && url::Url::parse(&endpoint).is_ok() {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            CONFIG,
+            format!("open {}", Location::S3(self.at.clone())),
+            "the bucket's name cannot be a part of a host name",
+            "Set the option s3.bucket-lookup=path.",
+        ))
+    }
+
     fn endpoint(&self, region: &str) -> String {
         let scheme = if self.at.plain_http { "http" } else { "https" };
         // The global address redirects to other regions instead of answering for them.
@@ -246,41 +290,6 @@ impl Plan {
         } else {
             format!("{scheme}://{host}")
         }
-    }
-}
-
-impl Keys {
-    /// minio-go `pkg/credentials` EnvAWS and EnvMinio, in the order restic asks them.
-    fn of(environment: &Environment) -> Result<Self, StoreError> {
-        let first = |names: [&str; 2]| -> Result<Option<Zeroizing<String>>, StoreError> {
-            for name in names {
-                if let Some(value) = environment.text(name).map_err(http::secret)? {
-                    return Ok(Some(value));
-                }
-            }
-            Ok(None)
-        };
-        let mut id = first(["AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY"])?;
-        let mut secret = first(["AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY"])?;
-        let token = environment.text("AWS_SESSION_TOKEN").map_err(http::secret)?;
-        if id.is_none() && secret.is_none() {
-            id = first(["MINIO_ROOT_USER", "MINIO_ACCESS_KEY"])?;
-            secret = first(["MINIO_ROOT_PASSWORD", "MINIO_SECRET_KEY"])?;
-        }
-        let cause = match (id, secret) {
-            (Some(id), Some(secret)) => return Ok(Keys::Static { id, secret, token }),
-            (Some(_), None) => "AWS_ACCESS_KEY_ID is set, AWS_SECRET_ACCESS_KEY is not",
-            (None, Some(_)) => "AWS_SECRET_ACCESS_KEY is set, AWS_ACCESS_KEY_ID is not",
-            (None, None) => "neither AWS_ACCESS_KEY_ID nor AWS_SECRET_ACCESS_KEY is set",
-        };
-        Err(StoreError::new(
-            CONFIG,
-            "find the S3 credentials",
-            cause,
-            "Set both in env, env_file, env_dir or the exporter's own environment (profiles and \
-             instance roles are not supported yet), or for a public bucket the option \
-             s3.unsafe-anonymous-auth=true.",
-        ))
     }
 }
 
@@ -318,85 +327,4 @@ fn region_of_host(host: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(text: &str) -> S3Location {
-        match Location::parse(text) {
-            Ok(Location::S3(at)) => at,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn only_the_clouds_that_restic_knows_get_the_bucket_into_the_host() {
-        for (text, virtual_host) in [
-            ("s3:s3.amazonaws.com/bucket", true),
-            ("s3:s3.eu-central-1.amazonaws.com/bucket", true),
-            ("s3:s3.cn-north-1.amazonaws.com.cn/bucket", true),
-            ("s3:s3.amazonaws.com/buc.ket", false),
-            ("s3:http://s3.amazonaws.com/buc.ket", true),
-            ("s3:storage.googleapis.com/bucket", true),
-            ("s3:oss-eu-central-1.aliyuncs.com/bucket", true),
-            ("s3:s3.example.com:9000/bucket", false),
-            ("s3:s3.amazonaws.com.example.com/bucket", false),
-        ] {
-            assert_eq!(is_virtual_host(&at(text)), virtual_host, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_region_is_read_from_amazon_hosts_only() {
-        for (host, region) in [
-            ("s3.eu-central-1.amazonaws.com", Some("eu-central-1")),
-            ("s3-us-west-2.amazonaws.com", Some("us-west-2")),
-            ("s3.dualstack.eu-west-1.amazonaws.com:443", Some("eu-west-1")),
-            ("s3-fips.us-gov-west-1.amazonaws.com", Some("us-gov-west-1")),
-            ("s3.cn-north-1.amazonaws.com.cn", Some("cn-north-1")),
-            ("s3.amazonaws.com", None),
-            ("s3-external-1.amazonaws.com", None),
-            ("s3.eu-central-1.example.com", None),
-        ] {
-            assert_eq!(region_of_host(host), region, "{host}");
-        }
-    }
-
-    #[test]
-    fn requests_go_to_the_address_that_restic_would_use() {
-        let plan = |text: &str, region: Option<&str>| {
-            let (at, region) = (at(text), region.map(str::to_owned));
-            let virtual_host = is_virtual_host(&at);
-            Plan { at, keys: Keys::Anonymous, region, virtual_host }
-        };
-        for (text, region, endpoint) in [
-            ("s3:s3.amazonaws.com/bucket", REGION, "https://bucket.s3.amazonaws.com"),
-            ("s3:s3.amazonaws.com/buc.ket", "eu-west-1", "https://s3.eu-west-1.amazonaws.com"),
-            ("s3:http://127.0.0.1:9000/bucket", "eu-west-1", "http://127.0.0.1:9000"),
-        ] {
-            assert_eq!(plan(text, None).endpoint(region), endpoint);
-        }
-    }
-
-    #[test]
-    fn missing_keys_are_told_by_name_and_never_shown() {
-        let of = |variables: &[(&str, &str)]| {
-            Keys::of(&Environment::only(
-                variables.iter().map(|(name, value)| (name.to_string(), Secret::new(*value))),
-            ))
-        };
-        let id = ("AWS_ACCESS_KEY_ID", "AKIA");
-        for (variables, cause) in [
-            (vec![], "neither"),
-            (vec![id], "AWS_SECRET_ACCESS_KEY is not"),
-            (vec![("AWS_SECRET_KEY", "planted")], "AWS_ACCESS_KEY_ID is not"),
-            (vec![id, ("AWS_SECRET_ACCESS_KEY", "planted\n")], "line break"),
-        ] {
-            let error = of(&variables).err().expect("is incomplete");
-            assert_eq!(error.kind, CONFIG);
-            assert!(error.cause.contains(cause), "{error}");
-            assert!(!format!("{error:?}").contains("planted"), "{error:?}");
-        }
-        assert!(of(&[("AWS_ACCESS_KEY", "a"), ("AWS_SECRET_KEY", "b")]).is_ok());
-        assert!(of(&[("MINIO_ROOT_USER", "a"), ("MINIO_ROOT_PASSWORD", "b")]).is_ok());
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::holds::Held;
+use super::held::Held;
 use super::memory::{LookTime, per_mode, signed};
 use crate::judge;
 use crate::lock::{LockEntry, LockMode};
@@ -21,8 +21,9 @@ pub(super) struct Runs(PerMode<Option<Run>>);
 #[derive(Clone, Copy)]
 struct Run {
     since: Timestamp,
-    /// End of its first look.
-    began: Timestamp,
+    /// End of its first look, as long as files of that look are sealed: they may show earlier
+    /// times once they are opened.
+    undated: Option<Timestamp>,
     /// End of the last look that found the mode blocked.
     last: Timestamp,
 }
@@ -58,21 +59,25 @@ impl Runs {
                     let unbroken = run.filter(|run| {
                         time.ended.duration_since(run.last) <= signed(hold) || was_there(run.last)
                     });
-                    let (since, began) = match unbroken {
-                        Some(Run { since, began, .. }) => {
-                            // What was sealed at the first look may show its time only now.
-                            let known = files.clone().filter(|seen| seen.first_seen <= began);
-                            let since = known.map(SeenEntry::refreshed_at).fold(since, Ord::min);
-                            (since, began)
-                        }
-                        None => {
-                            let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
-                            let begins = unheld.map(SeenEntry::refreshed_at);
-                            let begins = begins.chain(holders.clone().map(|held| held.held_since));
-                            (begins.min().unwrap_or(time.ended), time.ended)
+                    let begins = || {
+                        let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
+                        let begins = unheld.map(SeenEntry::refreshed_at);
+                        begins.chain(holders.clone().map(|held| held.held_since)).min()
+                    };
+                    let (since, undated) = match unbroken {
+                        None => (begins().unwrap_or(time.ended), Some(time.ended)),
+                        Some(Run { since, undated: None, .. }) => (since, None),
+                        Some(Run { since, undated: undated @ Some(began), .. }) => {
+                            let first = files.clone().filter(|seen| seen.first_seen <= began);
+                            (first.map(SeenEntry::refreshed_at).fold(since, Ord::min), undated)
                         }
                     };
-                    *run = Some(Run { since, began, last: time.ended });
+                    let sealed = |began: &Timestamp| {
+                        let mut first = files.clone().filter(|seen| seen.first_seen <= *began);
+                        first.any(|seen| matches!(seen.entry, LockEntry::Sealed(..)))
+                    };
+                    let undated = undated.filter(sealed);
+                    *run = Some(Run { since, undated, last: time.ended });
                     *per_mode(&mut shown, mode) = Some(since);
                 }
             }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocked::Runs;
-use super::holds::Held;
+use super::held::Held;
 use crate::judge;
-use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
+use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode, SealedWhy};
 use crate::scan::Look;
 use crate::status::{EventKind, Hold, LockEvent, Seen, SeenEntry, TargetCounters};
 use crate::target::{PerMode, TargetName};
@@ -30,8 +30,8 @@ pub(super) struct Memory {
     /// Number of the look being taken in, from 1.
     pub(super) turn: u64,
     pub(super) names: BTreeMap<LockId, Name>,
-    /// Holds by key; under one key more than one when a part was left behind.
-    pub(super) holds: BTreeMap<HoldKey, Vec<Held>>,
+    /// Holds by key and number; under one key more than one when a part was left behind.
+    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Held>>,
     pub(super) holds_made: u64,
     last: Option<LastLook>,
     runs: Runs,
@@ -39,7 +39,7 @@ pub(super) struct Memory {
 
 struct LastLook {
     began: Timestamp,
-    /// It had files whose holders are not known.
+    /// It had files whose holders were not known, and whose refreshes may be read.
     sealed: bool,
 }
 
@@ -98,10 +98,10 @@ impl Memory {
         self.verdicts(time, &mut found);
         self.forget(&mut found);
         let turn = self.turn;
-        let shown = self.holds.values().flatten().filter(|held| held.turn == turn);
+        let shown = self.holds.values().flat_map(BTreeMap::values).filter(|held| held.turn == turn);
         found.blocked_since = self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
-        let sealed = found.entries.iter().any(|seen| is_sealed(&seen.entry));
+        let sealed = found.entries.iter().any(|seen| may_open(&seen.entry));
         self.last = Some(LastLook { began: time.began, sealed });
         found
     }
@@ -167,7 +167,7 @@ impl Memory {
     /// How many names and holds are remembered.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
-        self.names.len() + self.holds.values().map(Vec::len).sum::<usize>()
+        self.names.len() + self.holds.values().map(BTreeMap::len).sum::<usize>()
     }
 }
 
@@ -229,6 +229,19 @@ pub(super) fn is_sealed(entry: &LockEntry) -> bool {
         LockEntry::Sealed(stub, _) => stub.size > 0,
         LockEntry::Readable(_) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
     }
+}
+
+/// A sealed file whose holder's next file may be readable. Where reading is refused it is
+/// refused for the next file too.
+fn may_open(entry: &LockEntry) -> bool {
+    is_sealed(entry)
+        && match entry {
+            LockEntry::Sealed(_, why) => match why {
+                SealedWhy::NoKey | SealedWhy::KeyPending | SealedWhy::NotServed => true,
+                SealedWhy::Permission(_) | SealedWhy::Archived => false,
+            },
+            LockEntry::Readable(_) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
+        }
 }
 
 pub(super) fn per_mode<T>(pair: &mut PerMode<T>, mode: LockMode) -> &mut T {

@@ -16,6 +16,7 @@ use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, Tar
 use crate::target::{TargetName, TargetSet, TargetSpec};
 
 mod blocked;
+mod held;
 mod holds;
 mod memory;
 

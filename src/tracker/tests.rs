@@ -261,6 +261,7 @@ fn thirty_runs_that_may_not_delete_are_thirty_holds() {
 fn what_lies_behind_a_gap_in_two_looks_running_is_a_hold_of_its_own() {
     let mut watch = Watch::new();
     watch.look(0, &[shared("dead", "pod", 0)]);
+    watch.look(H - 60, &[shared("dead", "pod", 0)]);
     // A look-alike starts an hour later: same host name, pid 1 as well.
     let old = shared("dead", "pod", 0);
     let seen = watch.look(H + 60, &[old.clone(), shared("a", "pod", H + 30)]);
@@ -271,7 +272,7 @@ fn what_lies_behind_a_gap_in_two_looks_running_is_a_hold_of_its_own() {
     assert_eq!(seen.holds[0].held_since, at(0));
     assert_eq!(seen.holds[0].refreshed_at, at(0));
     assert_eq!(seen.holds[1].held_since, at(H + 30));
-    assert!(!seen.holds[1].since_is_exact, "an hour passed between the looks before it");
+    assert!(seen.holds[1].since_is_exact);
     assert_eq!(watch.counters().holds_started.shared, 1);
     // The live one goes on and ends; the dead one stays.
     let seen = watch.look(H + 400, &[old.clone(), shared("b", "pod", H + 330)]);
@@ -314,6 +315,86 @@ fn a_leftover_that_falls_behind_leaves_the_live_hold_its_start() {
     assert_eq!(since, [(at(30), at(30)), (at(30), at(30 + 2700))]);
     assert_eq!(watch.counters().holds_started.exclusive, 1);
     assert_eq!(watch.counters().refreshes, 9);
+}
+
+#[test]
+fn leftovers_of_a_clock_ahead_that_come_with_one_look_are_one_hold() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    watch.look(60, &[shared("x", "p", 3 * H + 30)]);
+    // Nobody looked for 50 minutes; the names are in the opposite order of the times.
+    let files: Vec<_> = (0..11)
+        .map(|n| match n {
+            0 => shared("x", "p", 3 * H + 30),
+            n => shared(&format!("f{}", 20 - n), "p", 3 * H + 30 + n * 300),
+        })
+        .collect();
+    for seconds in [3060, 3120, 3180] {
+        let seen = watch.look(seconds, &files);
+        assert_eq!(seen.holds.len(), 1);
+        assert_eq!(seen.holds[0].files[0], LockId::new("f10"));
+    }
+}
+
+#[test]
+fn a_leftover_above_a_gap_does_not_make_its_holder_seem_to_start() {
+    let mut watch = Watch::new();
+    let old = [shared("old", "p", -2 * H), shared("left", "p", -25 * MIN)];
+    let with = |file| old.iter().cloned().chain([file]).collect::<Vec<_>>();
+    watch.look(0, &with(shared("a", "p", -60)));
+    for (seconds, id) in [(600, "b"), (900, "c"), (1200, "d")] {
+        watch.look(seconds, &with(shared(id, "p", seconds - 60)));
+    }
+    let seen = watch.seen();
+    assert_eq!(seen.holds.last().unwrap().held_since, at(-25 * MIN));
+    let counters = watch.counters();
+    assert_eq!((counters.holds_started.shared, counters.refreshes), (0, 3));
+}
+
+#[test]
+fn a_late_refresh_beside_a_leftover_is_no_start() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let left = shared("left", "p", 30);
+    watch.look(60, std::slice::from_ref(&left));
+    watch.look(360, &[left.clone(), shared("a", "p", 330)]);
+    watch.look(30 * MIN, &[left.clone(), shared("a", "p", 330)]);
+    // It slept; one look saw `a`, the next one its refresh of 33 minutes later.
+    for minute in [39, 40, 41] {
+        watch.look(minute * MIN, &[left.clone(), shared("b", "p", 330 + 33 * MIN)]);
+    }
+    let counters = watch.counters();
+    assert_eq!((counters.holds_started.shared, counters.refreshes), (1, 2));
+    assert_eq!(watch.seen().holds.len(), 2);
+    assert_eq!(watch.seen().holds[1].held_since, at(30));
+}
+
+#[test]
+fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
+    let mut watch = Watch::new();
+    // Both were there at the first look; the living one's clock is 3 hours behind.
+    let dead = shared("dead", "pod", -MIN);
+    for seconds in [60, 120] {
+        watch.look(seconds, &[dead.clone(), shared("a", "pod", -3 * H)]);
+    }
+    let seen = watch.look(360, &[dead, shared("b", "pod", 300 - 3 * H)]);
+    assert_eq!(seen.holds.len(), 2);
+    assert_eq!(watch.counters().holds_started.shared, 0);
+    assert_eq!(seen.holds.iter().map(|hold| hold.refreshes).sum::<u64>(), 1);
+}
+
+#[test]
+fn a_gap_in_which_nobody_looked_shows_no_start() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let old = shared("old", "p", 30);
+    watch.look(60, std::slice::from_ref(&old));
+    // Its delete was lost, and then nobody looked for an hour of refreshes.
+    for round in 0..2 {
+        watch.look(H + round * 60, &[old.clone(), shared("new", "p", H - 30)]);
+    }
+    assert_eq!(watch.seen().holds.len(), 2);
+    assert_eq!(watch.counters().holds_started.shared, 1);
 }
 
 #[test]
@@ -582,6 +663,16 @@ fn a_new_name_beside_sealed_ones_may_be_a_refresh() {
     let seen = watch.look(60, &[exclusive("b", "p", 50)]);
     assert!(!seen.holds[0].since_is_exact);
     assert_eq!(watch.counters().holds_started.exclusive, 0);
+}
+
+#[test]
+fn a_file_that_stays_closed_to_us_hides_no_start() {
+    let mut watch = Watch::new();
+    let closed = LockEntry::Sealed(stub("z", None), SealedWhy::Permission("read locks/z".into()));
+    watch.look(0, std::slice::from_ref(&closed));
+    let seen = watch.look(60, &[closed, exclusive("b", "p", 50)]);
+    assert!(seen.holds[0].since_is_exact);
+    assert_eq!(watch.counters().holds_started.exclusive, 1);
 }
 
 #[test]

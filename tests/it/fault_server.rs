@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use tokio::net::TcpListener;
 
 /// One request as it arrived.
@@ -61,6 +63,7 @@ impl Reply {
 pub struct FaultServer {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -69,9 +72,11 @@ impl FaultServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let address = listener.local_addr().expect("is bound");
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
-        let (script, log) = (Arc::new(script), seen.clone());
+        let connections = Arc::<AtomicUsize>::default();
+        let (script, log, count) = (Arc::new(script), seen.clone(), connections.clone());
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
                 let (script, log) = (script.clone(), log.clone());
                 tokio::spawn(async move {
                     let service = service_fn(move |request: Request<Incoming>| {
@@ -87,12 +92,17 @@ impl FaultServer {
                 });
             }
         });
-        Self { address, seen, task }
+        Self { address, seen, connections, task }
     }
 
     /// `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
+    }
+
+    /// How many connections were made so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Every request so far.
@@ -223,21 +233,31 @@ impl Bucket {
 }
 
 /// A server whose certificate only [`AUTHORITY`] vouches for; it answers every request with an
-/// empty listing and ends with the test's process.
-pub fn start_tls() -> SocketAddr {
+/// empty listing and ends with the test's process. It may ask clients for a certificate too.
+pub fn start_tls(asks_clients: bool) -> SocketAddr {
     let certificate = include_bytes!("../fixtures/tls/server.pem");
     let key = include_bytes!("../fixtures/tls/server.key");
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
-    ))
-    .with_safe_default_protocol_versions()
-    .expect("has versions")
-    .with_no_client_auth()
-    .with_single_cert(
-        vec![CertificateDer::from_pem_slice(certificate).expect("a certificate")],
-        PrivateKeyDer::from_pem_slice(key).expect("a key"),
-    )
-    .expect("they fit");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut trusted = rustls::RootCertStore::empty();
+    let authority = include_bytes!("../fixtures/tls/ca.pem");
+    trusted
+        .add(CertificateDer::from_pem_slice(authority).expect("a certificate"))
+        .expect("an authority");
+    let clients = match asks_clients {
+        false => WebPkiClientVerifier::no_client_auth(),
+        true => WebPkiClientVerifier::builder_with_provider(trusted.into(), provider.clone())
+            .build()
+            .expect("trusts somebody"),
+    };
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("has versions")
+        .with_client_cert_verifier(clients)
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(certificate).expect("a certificate")],
+            PrivateKeyDer::from_pem_slice(key).expect("a key"),
+        )
+        .expect("they fit");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = listener.local_addr().expect("is bound");
     let config = Arc::new(config);
@@ -259,3 +279,6 @@ pub fn start_tls() -> SocketAddr {
 
 /// The authority of [`start_tls`].
 pub const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls/ca.pem");
+
+/// A client's certificate and key that a server of [`start_tls`] accepts.
+pub const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls/client.pem");

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_exporter::exposition::metrics::{FAMILIES, Rules, StatusCollector};
+use lock_exporter::exposition::metrics::{Exporter, FAMILIES, Rules, StatusCollector};
 use lock_exporter::exposition::{json, page, table};
 use lock_exporter::label::LabelRules;
 use lock_exporter::status::Status;
+use lock_exporter::telemetry::Telemetry;
 use prometheus::{Encoder, Registry, TextEncoder};
 
 use crate::scene;
@@ -48,6 +49,26 @@ fn every_scene_is_rendered_as_committed() {
         compare("page", &format!("{name}.html"), &page::landing(&status, now, hold, "/metrics"));
         compare("metrics", &format!("{name}.prom"), &render(status, LabelRules::default()));
     }
+}
+
+/// The exporter's own metrics at its start, which rules and dashboards ask for too.
+#[test]
+fn the_exporters_own_metrics_are_there_from_the_start_as_committed() {
+    let exporter = Exporter {
+        build: vec![("version", "1.2.3"), ("revision", "0123456789ab")],
+        reload_successful: true,
+        reload_success_at: scene::ago(60),
+        shard: 0,
+        total_shards: 1,
+    };
+    let registry = Registry::new();
+    registry.register(Box::new(exporter)).unwrap();
+    let telemetry = Telemetry::new(&["restic"], &["local", "s3"]);
+    let mut out = Vec::new();
+    for registry in [&registry, telemetry.registry()] {
+        TextEncoder::new().encode(&registry.gather(), &mut out).unwrap();
+    }
+    compare("metrics", "exporter.prom", &String::from_utf8(out).unwrap());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The stores against real folders, a real S3 server and one that misbehaves.
 //!
-//! `S3_ENDPOINT` is the address of a moto server (`127.0.0.1:5555`), `S3_LOG` the file that its
+//! `S3_ENDPOINT` is the address of a moto server (`http://127.0.0.1:5555`), `S3_LOG` the file that its
 //! standard error goes to.
 
 #![allow(clippy::disallowed_methods, reason = "the tests write what the stores read")]
@@ -20,7 +20,9 @@ use lock_exporter::telemetry::Telemetry;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::fault_server::{AUTHORITY, Bucket, FaultServer, Reply, Seen, start_tls};
+use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
+
+mod faults;
 
 /// Long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -210,6 +212,7 @@ impl Moto {
     async fn bucket(name: &str) -> Self {
         let host = std::env::var("S3_ENDPOINT")
             .expect("S3_ENDPOINT must name a moto server, as tests/run starts one");
+        let host = host.trim_start_matches("http://").to_owned();
         let bucket = format!("{name}-{}", std::process::id());
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::new();
@@ -333,176 +336,6 @@ async fn every_one_of_2500_locks_is_seen_over_three_pages() {
     assert_eq!(opened.requests("s3", "list"), (3., 0.));
 }
 
-/// Opens `/bucket/repo` of a server and lists its locks.
-async fn list_from(
-    script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
-    variables: &[(&str, &str)],
-    timeout: Duration,
-) -> (Result<Listing, store::StoreError>, Vec<Seen>) {
-    let server = FaultServer::start(script).await;
-    let repository = format!("s3:http://{}/bucket/repo", server.host());
-    let case = Case { variables, timeout, ..Case::of(&repository) };
-    let listing = case.open().expect("opens").store.list("locks").await;
-    (listing, server.seen())
-}
-
-fn expect(
-    listing: Result<Listing, store::StoreError>,
-    kind: StoreErrorKind,
-    words: &[&str],
-) -> store::StoreError {
-    let error = listing.expect_err("must fail");
-    assert_eq!(error.kind, kind, "{error}");
-    let shown = format!("{error} {}", error.advice);
-    for word in words {
-        assert!(shown.contains(word), "{word} in {shown}");
-    }
-    assert!(shown.contains("s3:http"), "names the place: {shown}");
-    for secret in [SECRET.1, TOKEN.1, "Signature=", "pl4nted"] {
-        assert!(!format!("{error:?}").contains(secret), "{error:?}");
-    }
-    error
-}
-
-#[tokio::test]
-async fn refusals_are_told_apart_and_show_no_secret() {
-    use StoreErrorKind::{Archived, Failed, NotFound};
-    let auth = Failed(ErrorClass::Auth);
-    for (status, code, kind, word, requests) in [
-        (403, "InvalidAccessKeyId", auth, "AWS_ACCESS_KEY_ID", 1),
-        (403, "SignatureDoesNotMatch", auth, "AWS_SECRET_ACCESS_KEY", 1),
-        (400, "ExpiredToken", auth, "AWS_SESSION_TOKEN", 1),
-        (403, "RequestTimeTooSkewed", auth, "clock", 1),
-        (403, "AccessDenied", Failed(ErrorClass::Permission), "s3:ListBucket", 1),
-        (404, "NoSuchBucket", NotFound, "bucket's name", 1),
-        (403, "InvalidObjectState", Archived, "InvalidObjectState", 1),
-        (503, "SlowDown", Failed(ErrorClass::Throttled), "less often", 3),
-        (500, "InternalError", Failed(ErrorClass::Other), "InternalError", 3),
-        (301, "PermanentRedirect", Failed(ErrorClass::Config), "region", 1),
-    ] {
-        // Some servers send back what they were sent.
-        let message = format!("no\n<x>{}</x> {} {}", SECRET.1, SECRET.1, TOKEN.1);
-        let script = move |_: &Seen| Reply::refusal(status, code, &message);
-        let (listing, seen) = list_from(script, &[KEY, SECRET, TOKEN], LIMIT).await;
-        expect(listing, kind, &[code, word]);
-        assert_eq!(seen.len(), requests, "{code}");
-    }
-    let page = |_: &Seen| Reply::xml(403, "<html><body>Forbidden</body></html>");
-    let (listing, _) = list_from(page, &[KEY, SECRET], LIMIT).await;
-    expect(listing, Failed(ErrorClass::Permission), &["web page"]);
-}
-
-#[tokio::test]
-async fn answers_that_are_no_whole_listing_fail() {
-    let protocol = StoreErrorKind::Failed(ErrorClass::Protocol);
-    let incomplete = StoreErrorKind::Failed(ErrorClass::Incomplete);
-    let page = |inner: &str| format!("<ListBucketResult>{inner}</ListBucketResult>");
-    let object = "<Contents><Key>other/x</Key><Size>1</Size><LastModified>2026-07-01T10:00:00Z\
-                  </LastModified></Contents>";
-    let cut = "<IsTruncated>true</IsTruncated>";
-    let same = format!("{cut}<NextContinuationToken>t</NextContinuationToken>");
-    for (body, kind, word) in [
-        ("<!DOCTYPE html><html>log in".to_owned(), protocol, "web page"),
-        ("{}".into(), protocol, "no listing"),
-        (page(object), protocol, "not asked for"),
-        (page(&format!("{cut}<NextMarker>x</NextMarker>")), incomplete, "cut the listing short"),
-        (page(&same), incomplete, "same token"),
-        (page(&" ".repeat(9 << 20)), incomplete, "bytes"),
-    ] {
-        let (listing, seen) =
-            list_from(move |_| Reply::xml(200, &body), &[KEY, SECRET], LIMIT).await;
-        expect(listing, kind, &[word]);
-        assert!(seen.len() <= 2, "is not asked again and again");
-    }
-}
-
-#[tokio::test]
-async fn servers_that_do_not_answer_fail_within_the_scan() {
-    let timeout = StoreErrorKind::Failed(ErrorClass::Timeout);
-    let (listing, _) = list_from(|_| Reply::Silent, &[KEY, SECRET], SHORT).await;
-    expect(listing, timeout, &["list locks"]);
-    let (listing, _) = list_from(|_| Reply::Trickle, &[KEY, SECRET], SHORT).await;
-    expect(listing, timeout, &["list locks"]);
-
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
-    let address = nobody.local_addr().expect("is bound");
-    drop(nobody);
-    let repository = format!("s3:http://{address}/bucket/repo");
-    let opened = Case::of(&repository).open().expect("opens");
-    let listing = opened.store.list("locks").await;
-    expect(listing, StoreErrorKind::Failed(ErrorClass::Network), &["refused", "port"]);
-    let (requests, failed) = opened.requests("s3", "list");
-    assert_eq!((requests, failed), (3., 3.), "one request and two retries");
-}
-
-#[tokio::test]
-async fn a_given_up_request_is_counted() {
-    let server = FaultServer::start(|_| Reply::Silent).await;
-    let repository = format!("s3:http://{}/bucket/repo", server.host());
-    let opened = Case::of(&repository).open().expect("opens");
-    let arrived = async {
-        while server.seen().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        listing = opened.store.list("locks") => panic!("{listing:?}"),
-        () = arrived => {}
-    }
-    assert_eq!(opened.requests("s3", "list"), (1., 1.));
-}
-
-#[tokio::test]
-async fn only_a_trusted_certificate_is_talked_to() {
-    let repository = format!("s3:https://{}/bucket/repo", start_tls());
-    let tls = StoreErrorKind::Failed(ErrorClass::Tls);
-    let listing = Case::of(&repository).open().expect("opens").store.list("locks").await;
-    let error = listing.expect_err("is not trusted");
-    assert_eq!(error.kind, tls, "{error}");
-    assert!(error.cause.contains("certificate") && error.advice.contains("cacert"), "{error:?}");
-
-    let empty = Ok(Listing::default());
-    let with_cacert = Case { cacert: Some(AUTHORITY), ..Case::of(&repository) };
-    assert_eq!(with_cacert.open().expect("opens").store.list("locks").await, empty);
-    let variables = [KEY, SECRET, ("RESTIC_CACERT", AUTHORITY)];
-    let with_variable = Case { variables: &variables, ..Case::of(&repository) };
-    assert_eq!(with_variable.open().expect("opens").store.list("locks").await, empty);
-    let insecure = Case { insecure_tls: true, ..Case::of(&repository) };
-    assert_eq!(insecure.open().expect("opens").store.list("locks").await, empty);
-
-    let wrong = Case { cacert: Some("/dev/null"), ..Case::of(&repository) };
-    let error = wrong.open().err().expect("is no certificate");
-    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Config));
-    assert!(error.to_string().contains("/dev/null"), "{error}");
-}
-
-#[tokio::test]
-async fn the_region_is_learnt_once_from_a_refusal() {
-    let bucket = Bucket::of([("repo/config", &b"x"[..])]);
-    let script = move |seen: &Seen| {
-        if seen.authorization.contains("/eu-central-1/s3/") {
-            return bucket.reply(seen);
-        }
-        Reply::xml(
-            400,
-            "<Error><Code>AuthorizationHeaderMalformed</Code><Message>wrong region</Message>\
-             <Region>eu-central-1</Region></Error>",
-        )
-    };
-    let server = FaultServer::start(script).await;
-    let repository = format!("s3:http://{}/bucket/repo", server.host());
-    let opened = Case::of(&repository).open().expect("opens");
-    for _ in 0..3 {
-        assert_eq!(opened.store.list("locks").await, Ok(Listing::default()));
-    }
-    assert_eq!(server.seen().len(), 4, "one refusal, then three listings");
-    // A region that was given is not overruled.
-    let variables = [KEY, SECRET, ("AWS_DEFAULT_REGION", "us-west-2")];
-    let case = Case { variables: &variables, ..Case::of(&repository) };
-    let listing = case.open().expect("opens").store.list("locks").await;
-    expect(listing, StoreErrorKind::Failed(ErrorClass::Auth), &["s3.region", "AWS_DEFAULT_REGION"]);
-}
-
 #[tokio::test]
 async fn variables_and_options_are_restics() {
     let server = FaultServer::start(|_| Reply::xml(200, "<ListBucketResult/>")).await;
@@ -530,6 +363,8 @@ async fn variables_and_options_are_restics() {
         (&[KEY], &[], "AWS_SECRET_ACCESS_KEY is not"),
         (&[KEY, SECRET], &[("s3.bucket-lookup", "x")][..], "s3.bucket-lookup"),
         (&[KEY, SECRET], &[("s3.bucket-lookupp", "dns")], "no such option"),
+        (&[KEY, SECRET], &[("s3.region", "eu west\u{e9}")], "is no region"),
+        (&[KEY, SECRET, ("AWS_DEFAULT_REGION", "a/b")], &[], "is no region"),
         (&[KEY, SECRET], &[("s3.unsafe-anonymous-auth", "maybe")], "s3.unsafe-anonymous-auth"),
     ] {
         let error = Case { variables, options, ..Case::of(&repository) }.open().err();
@@ -538,9 +373,33 @@ async fn variables_and_options_are_restics() {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert_eq!(server.seen().len(), 4, "what cannot work is not tried");
+    let colon = format!("s3:http://{}/buc:ket/repo", server.host());
+    let dns = [("s3.bucket-lookup", "dns")];
+    let error = Case { options: &dns, ..Case::of(&colon) }.open().err().expect("cannot work");
+    assert!(error.advice.contains("path"), "{error:?}");
+    let opened = Case::of(&colon).open().expect("opens");
+    opened.store.list("locks").await.expect("is fine in a path");
     let other = Case { repository: "b2:bucket:x", ..case }.open().err().expect("is not built yet");
     assert!(other.to_string().contains("backend b2 is not supported yet"), "{other}");
     assert_eq!(other.kind, config);
+}
+
+/// A thousand repositories on one server need no thousand connections.
+#[tokio::test]
+async fn targets_of_one_server_share_a_connection() {
+    let server = FaultServer::start(|_| Reply::xml(200, "<ListBucketResult/>")).await;
+    let repositories =
+        ["a", "b", "c"].map(|name| format!("s3:http://{}/bucket/{name}", server.host()));
+    let opened: Vec<_> =
+        repositories.iter().map(|at| Case::of(at).open().expect("opens")).collect();
+    for opened in &opened {
+        opened.store.list("locks").await.expect("lists");
+        assert_eq!(opened.requests("s3", "list"), (1., 0.), "each is counted for itself");
+    }
+    assert_eq!(server.connections(), 1);
+    let patient = Case { timeout: LIMIT * 2, ..Case::of(&repositories[0]) };
+    patient.open().expect("opens").store.list("locks").await.expect("lists");
+    assert_eq!(server.connections(), 2, "other limits, other client");
 }
 
 /// A key that may only list the repository's own prefix and read is enough.

@@ -1,15 +1,18 @@
+# shellcheck shell=bash
 # Sourced by tests/run: brings what the tests need onto this machine, and says what it could not get.
 #
 # Debian packages of this machine's own release are installed; those of newer releases are unpacked
 # into $TOOLS and change nothing outside it. Everything is kept, so a second run downloads nothing.
-# Every function returns non-zero when something required is missing.
+# Each function returns non-zero when something required is missing.
 
-DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime)
+DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck)
 
 # The packages of this machine's own Debian release.
 install_debian() {
-  local missing=() package
-  for package in "${DEBIAN_PACKAGES[@]}"; do
+  local missing=() package wanted=("${DEBIAN_PACKAGES[@]}")
+  # Debian's own Python comes without what makes virtual environments.
+  python3 -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3 python3-venv)
+  for package in "${wanted[@]}"; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
       || missing+=("$package")
   done

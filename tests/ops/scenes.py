@@ -2,11 +2,18 @@
 
 Each scene is a list of pages, one for each exporter. Times are relative to the moment of the
 scrape, so that a real Prometheus sees ages that make sense. Names and labels are those of the
-exporter; `test_dashboards` compares them with its golden pages.
+exporter: `test_dashboards` compares them with its golden pages, `test_live` with a running one.
 """
 
+import itertools
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+# What an exporter says of itself: not in its golden pages, since it differs at each start.
+ABOUT_ITSELF = ("lock_exporter_", "process_")
 
 MODES = ("shared", "exclusive")
 STATES = ("free", "shared", "exclusive", "unknown")
@@ -203,3 +210,19 @@ SCENES: dict[str, list[Page]] = {
         page(Target("b", "exclusive", (DEAD,)), shard=1, shards=2),
     ],
 }
+
+
+def exported(pages: Iterable[str]) -> dict[str, set[str]]:
+    """Metric names of expositions, with their labels."""
+    found: dict[str, set[str]] = {}
+    for text in pages:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def in_scenes() -> dict[str, set[str]]:
+    """Metric names of all scenes, with their labels."""
+    pages = itertools.chain.from_iterable(SCENES.values())
+    return exported(render(page(time.time())) for page in pages)

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ import board_queries
 import checkout
 import hurried_rules
 import restic_repo
+import scenes
 import servers
 
 # LockScanFailing speaks after this instead of 15 minutes; a scan takes far less.
@@ -87,6 +89,36 @@ class Exporter(servers.Server):
             for sample in family.samples
             if sample.name == "lock_scan_success" and sample.value == 1
         }
+
+
+class Flags(unittest.TestCase):
+    """What documents and the chart tell people to type is what the exporter takes."""
+
+    def help(self, *command: str) -> str:
+        done = subprocess.run(
+            [checkout.exporter(), *command, "--help"], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def test_commands_of_the_runbooks(self):
+        texts = {"check": self.help("check"), "": self.help()}
+        for page in [*checkout.RUNBOOKS.glob("*.md"), checkout.CHART / "README.md"]:
+            for line in re.findall(r"^ *(lock_exporter .+)$", page.read_text(), re.M):
+                with self.subTest(page.name, command=line):
+                    command = line.split()[1]
+                    text = texts["" if command.startswith("-") else command]
+                    for flag in re.findall(r"--[a-z.-]+", line):
+                        self.assertIn(f"{flag} ", text)
+
+    def test_arguments_and_environment_of_the_chart(self):
+        template = (checkout.CHART / "templates" / "deployment.yaml").read_text()
+        text = self.help()
+        named = re.findall(r"^ +- (--[a-z.-]+)=", template, re.M)
+        named += [f"[env: {name}" for name in re.findall(r"name: (LOCK_EXPORTER_\w+)", template)]
+        self.assertEqual(len(named), 5)
+        for name in named:
+            with self.subTest(name):
+                self.assertIn(name, text)
 
 
 class Live(unittest.TestCase):
@@ -308,6 +340,13 @@ class Live(unittest.TestCase):
             with self.subTest(alertname):
                 self.delivered("resolved", alertname, target)
         self.assertEqual([target for _, target in self.inbox.names() if target == "healthy"], [])
+
+    def test_the_exporter_tells_of_itself_what_the_rules_read(self):
+        page = scenes.exported([self.exporter.page()])
+        for name, labels in scenes.in_scenes().items():
+            if name.startswith(scenes.ABOUT_ITSELF):
+                with self.subTest(name):
+                    self.assertEqual(labels, page.get(name))
 
     def test_promtool_finds_nothing_in_the_page(self):
         done = subprocess.run(

@@ -4,7 +4,7 @@
 //! A failing history is made smaller by leaving out processes and kinds of faults, then printed
 //! with its seed. `LOCK_EXPORTER_SIM_SEED=<seed>` repeats one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
@@ -19,7 +19,7 @@ mod oracle;
 mod world;
 
 use oracle::Oracle;
-use world::{Fault, MINUTE, Returned, SECOND, Without, World, has, stream};
+use world::{Fault, MINUTE, Returned, SECOND, Without, World, chance, has, stream};
 
 const HISTORIES: u64 = 10_000;
 
@@ -28,10 +28,6 @@ const EPOCH_MS: i64 = 1_700_000_000_000;
 
 fn moment(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(EPOCH_MS + ms).unwrap()
-}
-
-fn chance(rng: &mut Rng, one_in: u32) -> bool {
-    rng.u32(0..one_in) == 0
 }
 
 /// The exporter's side of one history: what its looks return, and the tracker that gets them.
@@ -43,7 +39,7 @@ struct Looker {
     /// What the source has read; a lock never changes under its name.
     read: BTreeSet<usize>,
     /// How often a file was listed, for those that are not served at first.
-    listed: std::collections::BTreeMap<usize, u32>,
+    listed: BTreeMap<usize, u32>,
     was_empty: bool,
     failing: u32,
     tracker: Tracker,
@@ -60,7 +56,7 @@ impl Looker {
             faults,
             key_at,
             read: BTreeSet::new(),
-            listed: Default::default(),
+            listed: BTreeMap::new(),
             was_empty: false,
             failing: 0,
             tracker: tracker(),

@@ -19,7 +19,7 @@ pub struct Oracle {
     keys: BTreeMap<String, KeySeen>,
     runs: PerMode<Option<RunSeen>>,
     counters: TargetCounters,
-    starts_before: Option<(u64, u64, u64)>,
+    starts_before: Option<(u64, u64)>,
     looks: u64,
     /// How often a look did not return a file that was there.
     hidden: u64,
@@ -30,12 +30,15 @@ struct NameSeen {
     look: u64,
 }
 
+#[derive(Default)]
 struct KeySeen {
     /// The look that returned it last.
     look: u64,
     /// Begin of the look that missed it before it came.
     clear: Option<i64>,
     since: BTreeSet<Timestamp>,
+    /// The same one look before: of two holds one may be missed once.
+    since_before: BTreeSet<Timestamp>,
     first: i64,
     /// Whether it had more than one hold in each of the last three looks that returned it.
     parts: [bool; 3],
@@ -44,6 +47,8 @@ struct KeySeen {
 #[derive(Clone, Copy)]
 struct RunSeen {
     since: Timestamp,
+    /// Files of its first look are still sealed.
+    undated: bool,
     last: i64,
 }
 
@@ -109,23 +114,34 @@ impl Oracle {
             && old.refreshes <= new.refreshes
             && old.stale_removals <= new.stale_removals;
         ensure!(grew, "counters went back: {old:?} then {new:?}");
-        let now = (world.starts, world.refreshes, world.ambiguous);
-        let before = *self.starts_before.get_or_insert(now);
+        self.counters = *new;
+        let Some(found) = found else { return Ok(()) };
+        // The first look cannot have listed what was written after it began.
+        let young = world.files.iter().filter(|file| file.written >= found.began).count() as u64;
+        let now = (world.starts, world.refreshes);
+        let before = *self
+            .starts_before
+            .get_or_insert((now.0.saturating_sub(young), now.1.saturating_sub(young)));
         // A lock taken away before this life may come back in it.
-        let happened = (now.0 - before.0, now.1 - before.1, now.2);
-        if let Some(found) = found {
-            let there = world.there(found.listed);
-            let hidden = |file: &&usize| !found.files.contains_key(&world.files[**file].name);
-            self.hidden += there.iter().filter(hidden).count() as u64;
-        }
+        let happened = (now.0 - before.0, now.1 - before.1, world.ambiguous);
+        let there = world.there(found.listed);
+        let hidden = |file: &&usize| !found.files.contains_key(&world.files[**file].name);
+        self.hidden += there.iter().filter(hidden).count() as u64;
         // What began just before the first look of this life is not counted by it.
         let (starts, refreshes) = (total(new.holds_started), new.refreshes);
+        // Two look-alikes with different clocks cannot be told apart.
+        let strange = (0..world.processes.len()).any(|process| {
+            let offset = world.processes[process].offset;
+            let key = world.key(process);
+            let same = (0..process).filter(|other| world.key(*other) == key);
+            same.into_iter().any(|other| world.processes[other].offset != offset)
+        });
         ensure!(
-            starts <= happened.0 + happened.2 + self.hidden
-                && refreshes <= happened.1 + happened.0 + self.hidden,
+            strange
+                || starts <= happened.0 + happened.2 + self.hidden
+                    && refreshes <= happened.1 + happened.0 + self.hidden,
             "{starts} starts and {refreshes} refreshes counted, {happened:?} happened"
         );
-        self.counters = *new;
         Ok(())
     }
 
@@ -246,13 +262,7 @@ impl Oracle {
         // A sealed file may hide a holder, so it neither came nor went as far as is known.
         for (file, _) in found.files.values().filter(|(_, sealed)| *sealed) {
             let known = self.keys.entry(world.key(world.files[*file].process));
-            let first = KeySeen {
-                look,
-                clear,
-                since: BTreeSet::new(),
-                first: found.ended,
-                parts: [false; 3],
-            };
+            let first = KeySeen { look, clear, first: found.ended, ..KeySeen::default() };
             known.or_insert(first).look = look;
         }
         for event in events.iter().filter(|event| event.kind == EventKind::Released) {
@@ -287,7 +297,9 @@ impl Oracle {
         match self.keys.get_mut(key) {
             Some(known) => {
                 ensure!(
-                    known.since.is_empty() || known.since.contains(&earliest),
+                    known.since.is_empty()
+                        || known.since.contains(&earliest)
+                        || known.since_before.contains(&earliest),
                     "{key} is held since {earliest}, before it was {:?}",
                     known.since
                 );
@@ -296,7 +308,7 @@ impl Oracle {
                     // the older may have ended.
                     known.first = found.ended;
                 }
-                known.since = since;
+                known.since_before = std::mem::replace(&mut known.since, since);
                 known.parts = [holds.len() > 1, known.parts[0], known.parts[1]];
                 known.look = self.looks;
                 ensure!(earliest <= moment(known.first), "{key} is held from after first sight");
@@ -312,13 +324,8 @@ impl Oracle {
                     let gap = found.ended - clear;
                     ensure!(!exact || gap <= 5 * MINUTE, "{key}: nobody looked for {gap} ms");
                 }
-                let known = KeySeen {
-                    look: self.looks,
-                    clear,
-                    since,
-                    first: found.ended,
-                    parts: [false; 3],
-                };
+                let (look, first) = (self.looks, found.ended);
+                let known = KeySeen { look, clear, since, first, ..KeySeen::default() };
                 self.keys.insert(key.to_string(), known);
             }
         }
@@ -328,6 +335,7 @@ impl Oracle {
     /// A run goes on from look to look until the mode is free.
     fn runs(&mut self, found: &Returned, seen: &Seen) -> Checked {
         let blocked = judge::blocked(seen.entries.iter().map(|seen| &seen.entry));
+        let sealed = seen.entries.iter().any(|seen| matches!(seen.entry, LockEntry::Sealed(..)));
         for mode in LockMode::ALL {
             let since = *memory::per_mode(&mut seen.blocked_since.clone(), mode);
             let run = memory::per_mode(&mut self.runs, mode);
@@ -336,13 +344,17 @@ impl Oracle {
                 (None, _) => {}
                 (Some(true), None) => return Err("blocked since never".into()),
                 (Some(true), Some(since)) => {
+                    let mut undated = sealed;
                     if let Some(run) = run
                         && found.ended - run.last <= 15 * MINUTE
                     {
-                        ensure!(run.since == since, "{mode:?}: {} then {since}", run.since);
+                        // What was sealed when the run began may show an earlier time later.
+                        let dated = run.since == since || run.undated && since < run.since;
+                        ensure!(dated, "{mode:?}: {} then {since}", run.since);
+                        undated = run.undated && sealed;
                     }
                     ensure!(since <= moment(found.ended), "blocked from the future on");
-                    *run = Some(RunSeen { since, last: found.ended });
+                    *run = Some(RunSeen { since, undated, last: found.ended });
                 }
             }
         }

@@ -118,8 +118,8 @@ pub struct World {
     acts_made: u64,
     storage_times: bool,
     pub refreshes: u64,
-    /// Refreshes that nobody can tell from a start: late ones whose delete was lost, and the
-    /// first one after somebody took the lock away.
+    /// Refreshes that nobody can tell from a start: late ones beside an older file of the same
+    /// key, and the first one after somebody took the lock away.
     pub ambiguous: u64,
     pub starts: u64,
     pub log: Vec<(i64, String)>,
@@ -132,7 +132,8 @@ pub fn stream(seed: u64, what: u64) -> Rng {
     )
 }
 
-fn chance(rng: &mut Rng, one_in: u32) -> bool {
+/// Happens once in so many times.
+pub fn chance(rng: &mut Rng, one_in: u32) -> bool {
     rng.u32(0..one_in) == 0
 }
 
@@ -363,9 +364,9 @@ impl World {
         let new = self.write(now, p, own);
         let process = &mut self.processes[p];
         (process.current, process.refreshed) = (Some(new), now);
+        self.ambiguous += u64::from(late > 29 * MINUTE);
         if self.rng.f64() < self.processes[p].lost_deletes {
             self.log(now, format!("delete of {} is lost", self.files[old].name));
-            self.ambiguous += u64::from(late > 29 * MINUTE);
         } else {
             let after = self.rng.i64(20..3000);
             self.at(now + after, Act::Delete(old));

@@ -1,0 +1,534 @@
+//! Walks the tree of a configuration file and makes typed values, collecting everything that is
+//! wrong on the way. It opens no file that the text names.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use regex::Regex;
+
+use super::tree::{Key, Node, Value};
+use super::{
+    Problem, STUCK_LIMIT_MIN, ScanSettings, contradiction, default_hold_limit, default_stuck_limit,
+    duration, target,
+};
+use crate::label::{HolderLabel, LabelRules};
+use crate::location::Location;
+use crate::secret::{EnvSpec, PasswordSpec, Secret};
+use crate::target::{PerMode, ResticSpec, TargetName, TargetSpec};
+
+/// More targets than this are refused.
+const TARGETS_MAX: usize = 20_000;
+
+/// A key that says how a repository is opened, and what its text means.
+type Way = (&'static str, fn(String) -> PasswordSpec);
+
+/// What a target inherits from the rest of the file.
+pub(super) struct Defaults<'a> {
+    pub scan: ScanSettings,
+    pub hold_limit: PerMode<Option<Duration>>,
+    pub host: &'a str,
+}
+
+/// Walks the tree and collects what is wrong.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub problems: Vec<Problem>,
+}
+
+/// The pairs of one map that were not taken yet.
+pub(super) struct Map<'a> {
+    path: String,
+    pairs: Vec<&'a (Key, Node)>,
+}
+
+impl<'a> Map<'a> {
+    pub fn take(&mut self, key: &str) -> Option<&'a Node> {
+        let index = self.pairs.iter().position(|(k, _)| k.text == key)?;
+        Some(&self.pairs.remove(index).1)
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+impl Reader {
+    pub fn problem(&mut self, node: &Node, key: &str, message: impl Into<String>) {
+        let Node { line, column, .. } = *node;
+        self.problems.push(Problem { line, column, key: key.into(), message: message.into() });
+    }
+
+    /// The pairs of a map; a problem and an empty map when it is none. Of a key that stands twice
+    /// the first one counts, and the second is a problem.
+    pub fn map<'a>(&mut self, node: &'a Node, path: &str) -> Map<'a> {
+        let mut map = Map { path: path.to_owned(), pairs: Vec::new() };
+        match &node.value {
+            Value::Map(pairs) => {
+                let mut known = BTreeMap::new();
+                for pair in pairs {
+                    let (key, _) = pair;
+                    if let Some(first) = known.insert(key.text.as_str(), key.line) {
+                        self.problems.push(Problem {
+                            line: key.line,
+                            column: key.column,
+                            key: join(path, &key.text),
+                            message: format!("the key stands twice, first in line {first}"),
+                        });
+                    } else {
+                        map.pairs.push(pair);
+                    }
+                }
+            }
+            Value::Null | Value::Scalar(_) | Value::List(_) => {
+                self.problem(node, path, "must be a map of keys and values");
+            }
+        }
+        map
+    }
+
+    /// What was not taken is unknown.
+    pub fn finish(&mut self, map: Map<'_>, known: &[&str]) {
+        for (key, _) in map.pairs {
+            let near = known
+                .iter()
+                .map(|known| (distance(known, &key.text), known))
+                .min()
+                .filter(|(distance, known)| *distance <= 1 + known.len() / 4);
+            let hint = match near {
+                Some((_, near)) => format!("did you mean {near}?"),
+                None => format!("known keys: {}", known.join(", ")),
+            };
+            self.problems.push(Problem {
+                line: key.line,
+                column: key.column,
+                key: join(&map.path, &key.text),
+                message: format!("unknown key; {hint}"),
+            });
+        }
+    }
+
+    fn text(&mut self, node: &Node, key: &str) -> Option<String> {
+        match &node.value {
+            Value::Scalar(text) if !text.is_empty() => Some(text.clone()),
+            Value::Null | Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+                self.problem(node, key, "must be a text that is not empty");
+                None
+            }
+        }
+    }
+
+    fn file(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
+        self.text(node, key).map(PathBuf::from)
+    }
+
+    fn flag(&mut self, node: &Node, key: &str) -> bool {
+        match &node.value {
+            Value::Scalar(text) if text == "true" => true,
+            Value::Scalar(text) if text == "false" => false,
+            Value::Null | Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+                self.problem(node, key, "must be true or false");
+                false
+            }
+        }
+    }
+
+    fn list<'a>(&mut self, node: &'a Node, key: &str) -> &'a [Node] {
+        match &node.value {
+            Value::List(items) => items,
+            Value::Null | Value::Scalar(_) | Value::Map(_) => {
+                self.problem(node, key, "must be a list");
+                &[]
+            }
+        }
+    }
+
+    fn duration(&mut self, node: &Node, key: &str) -> Option<Duration> {
+        let text = self.text(node, key)?;
+        match duration(&text) {
+            Ok(duration) => Some(duration),
+            Err(message) => {
+                self.problem(node, key, message);
+                None
+            }
+        }
+    }
+
+    pub fn scan(&mut self, node: &Node) -> ScanSettings {
+        let mut scan = ScanSettings::default();
+        let mut map = self.map(node, "scan");
+        for (key, field) in [
+            ("interval", &mut scan.interval),
+            ("timeout", &mut scan.timeout),
+            ("hold", &mut scan.hold),
+        ] {
+            if let Some(node) = map.take(key) {
+                *field = self.duration(node, &join("scan", key)).unwrap_or(*field);
+            }
+        }
+        if let Some(node) = map.take("concurrency") {
+            let number = self.text(node, "scan.concurrency").and_then(|text| text.parse().ok());
+            match number {
+                Some(number @ 1..=4096) => scan.concurrency = number,
+                _ => self.problem(node, "scan.concurrency", "must be a number from 1 to 4096"),
+            }
+        }
+        self.finish(map, &["interval", "timeout", "concurrency", "hold"]);
+        scan
+    }
+
+    /// One duration for both modes, or one for each; 0 = never.
+    fn per_mode(
+        &mut self,
+        node: &Node,
+        path: &str,
+        mut limit: PerMode<Option<Duration>>,
+    ) -> PerMode<Option<Duration>> {
+        let never = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
+        if matches!(node.value, Value::Scalar(_)) {
+            if let Some(duration) = self.duration(node, path) {
+                limit = PerMode { exclusive: never(duration), shared: never(duration) };
+            }
+            return limit;
+        }
+        let mut map = self.map(node, path);
+        for (key, field) in [("exclusive", &mut limit.exclusive), ("shared", &mut limit.shared)] {
+            if let Some(node) = map.take(key) {
+                *field = self.duration(node, &join(path, key)).map_or(*field, never);
+            }
+        }
+        self.finish(map, &["exclusive", "shared"]);
+        limit
+    }
+
+    pub fn hold_limits(&mut self, node: &Node) -> PerMode<Option<Duration>> {
+        let mut limit = default_hold_limit();
+        let mut map = self.map(node, "hold_limits");
+        if let Some(node) = map.take("restic") {
+            limit = self.per_mode(node, "hold_limits.restic", limit);
+        }
+        self.finish(map, &["restic"]);
+        limit
+    }
+
+    pub fn labels(&mut self, node: &Node) -> LabelRules {
+        let mut rules = LabelRules::default();
+        let mut map = self.map(node, "labels");
+        if let Some(node) = map.take("hostname_rewrite") {
+            for (index, item) in self.list(node, "labels.hostname_rewrite").iter().enumerate() {
+                let path = format!("labels.hostname_rewrite[{index}]");
+                rules.hostname_rewrite.extend(self.rewrite(item, &path));
+            }
+        }
+        if let Some(node) = map.take("drop") {
+            for item in self.list(node, "labels.drop") {
+                let text = self.text(item, "labels.drop").unwrap_or_default();
+                match HolderLabel::ALL.iter().find(|label| label.as_str() == text) {
+                    Some(label) => rules.drop.push(*label),
+                    None => {
+                        self.problem(item, "labels.drop", "may hold hostname, username, command");
+                    }
+                }
+            }
+        }
+        self.finish(map, &["hostname_rewrite", "drop"]);
+        rules
+    }
+
+    fn rewrite(&mut self, node: &Node, path: &str) -> Option<(Regex, String)> {
+        let mut map = self.map(node, path);
+        let regex = map.take("regex");
+        let replacement = map.take("replacement");
+        self.finish(map, &["regex", "replacement"]);
+        let (Some(regex), Some(replacement)) = (regex, replacement) else {
+            self.problem(node, path, "needs regex and replacement");
+            return None;
+        };
+        let replacement = match &replacement.value {
+            Value::Null => String::new(),
+            Value::Scalar(text) => text.clone(),
+            Value::List(_) | Value::Map(_) => self.text(replacement, path)?,
+        };
+        let pattern = self.text(regex, path)?;
+        match Regex::new(&pattern) {
+            Ok(regex) => Some((regex, replacement)),
+            Err(error) => {
+                let last = error.to_string();
+                let last = last.lines().last().unwrap_or_default().trim().to_owned();
+                self.problem(regex, &join(path, "regex"), format!("no regular expression: {last}"));
+                None
+            }
+        }
+    }
+
+    pub fn targets(&mut self, node: &Node, defaults: &Defaults<'_>) -> Vec<TargetSpec> {
+        let items = self.list(node, "targets");
+        if items.len() > TARGETS_MAX {
+            self.problem(node, "targets", format!("more than {TARGETS_MAX} targets"));
+            return Vec::new();
+        }
+        let mut names: BTreeMap<TargetName, u32> = BTreeMap::new();
+        let mut targets = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("targets[{index}]");
+            let Some(target) = self.target(item, &path, defaults) else { continue };
+            if let Some(first) = names.insert(target.name.clone(), item.line) {
+                self.problem(
+                    item,
+                    &join(&path, "name"),
+                    format!("the name {:?} is taken in line {first}", target.name.as_str()),
+                );
+            }
+            targets.push(target);
+        }
+        targets
+    }
+
+    fn target(&mut self, node: &Node, path: &str, defaults: &Defaults<'_>) -> Option<TargetSpec> {
+        let before = self.problems.len();
+        let mut map = self.map(node, path);
+        let name = map.take("name");
+        let restic = map.take("restic");
+        let mut spec_interval = defaults.scan.interval;
+        let mut spec_timeout = defaults.scan.timeout;
+        for (key, field) in [("interval", &mut spec_interval), ("timeout", &mut spec_timeout)] {
+            if let Some(node) = map.take(key) {
+                *field = self.duration(node, &join(path, key)).unwrap_or(*field);
+            }
+        }
+        let mut hold_limit = defaults.hold_limit;
+        if let Some(node) = map.take("hold_limit") {
+            hold_limit = self.per_mode(node, &join(path, "hold_limit"), hold_limit);
+        }
+        let mut stuck_limit = default_stuck_limit();
+        if let Some(node) = map.take("stuck_limit") {
+            let key = join(path, "stuck_limit");
+            stuck_limit = self.per_mode(node, &key, stuck_limit);
+            let limits = [stuck_limit.exclusive, stuck_limit.shared];
+            if limits.into_iter().flatten().any(|limit| limit < STUCK_LIMIT_MIN) {
+                self.problem(
+                    node,
+                    &key,
+                    "may not be shorter than 30m, restic's own stale limit; 0 = never",
+                );
+            }
+        }
+        if let Some(file) = map.take("file") {
+            self.problem(
+                file,
+                &join(path, "file"),
+                "this version watches restic repositories only, no lock files",
+            );
+        }
+        self.finish(map, &["name", "restic", "interval", "timeout", "hold_limit", "stuck_limit"]);
+        let name = self.name(node, name, path);
+        let source = match restic {
+            Some(restic) => self.restic(restic, &join(path, "restic")),
+            None => {
+                self.problem(node, path, "needs restic: what is to be watched");
+                None
+            }
+        };
+        if let Some(message) = contradiction(&defaults.scan, spec_interval, spec_timeout) {
+            self.problem(node, path, message);
+        }
+        let (name, restic) = (name?, source?);
+        if self.problems.len() > before {
+            return None;
+        }
+        Some(target(
+            name,
+            restic,
+            spec_interval,
+            spec_timeout,
+            hold_limit,
+            stuck_limit,
+            defaults.host,
+        ))
+    }
+
+    fn name(&mut self, target: &Node, node: Option<&Node>, path: &str) -> Option<TargetName> {
+        let key = join(path, "name");
+        let Some(node) = node else {
+            self.problem(target, &key, "every target needs a name, unique in the whole fleet");
+            return None;
+        };
+        let text = self.text(node, &key)?;
+        match TargetName::new(&text) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                self.problem(node, &key, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn restic(&mut self, node: &Node, path: &str) -> Option<ResticSpec> {
+        let mut map = self.map(node, path);
+        let repository = map.take("repository");
+        let password = self.password(&mut map, path);
+        let env = self.env(&mut map, path);
+        let options = self.options(&mut map, path);
+        let key_hint =
+            map.take("key_hint").and_then(|node| self.text(node, &join(path, "key_hint")));
+        let mut cacert = Vec::new();
+        if let Some(node) = map.take("cacert") {
+            let key = join(path, "cacert");
+            match &node.value {
+                Value::List(items) => {
+                    cacert.extend(items.iter().filter_map(|item| self.file(item, &key)));
+                }
+                Value::Null | Value::Scalar(_) | Value::Map(_) => {
+                    cacert.extend(self.file(node, &key));
+                }
+            }
+        }
+        let insecure_tls = map
+            .take("insecure_tls")
+            .is_some_and(|node| self.flag(node, &join(path, "insecure_tls")));
+        if let Some(node) = map.take("discover") {
+            self.problem(
+                node,
+                &join(path, "discover"),
+                "this version finds no repositories by itself; name each with repository",
+            );
+            return None;
+        }
+        self.finish(map, RESTIC_KEYS);
+        let Some(repository) = repository else {
+            self.problem(node, path, "needs repository: a restic repository string");
+            return None;
+        };
+        let text = self.text(repository, &join(path, "repository"))?;
+        let repository = match Location::parse(&text) {
+            Ok(location) => location,
+            Err(error) => {
+                self.problem(repository, &join(path, "repository"), error.to_string());
+                return None;
+            }
+        };
+        Some(ResticSpec {
+            repository,
+            password: password?,
+            env,
+            options,
+            key_hint,
+            cacert,
+            insecure_tls,
+        })
+    }
+
+    /// One way to open the repository, or none; two are a contradiction.
+    fn password(&mut self, map: &mut Map<'_>, path: &str) -> Option<PasswordSpec> {
+        let mut given: Vec<(&str, PasswordSpec)> = Vec::new();
+        let mut first = None;
+        let ways: [Way; 4] = [
+            ("password_file", |text| PasswordSpec::File(text.into())),
+            ("password_command", PasswordSpec::Command),
+            ("password_env", PasswordSpec::Variable),
+            ("masterkey_file", |text| PasswordSpec::MasterKeyFile(text.into())),
+        ];
+        for (key, make) in ways {
+            if let Some(node) = map.take(key) {
+                first = first.or(Some(node));
+                given.push((key, make(self.text(node, &join(path, key))?)));
+            }
+        }
+        if let Some(node) = map.take("insecure_no_password") {
+            first = first.or(Some(node));
+            if self.flag(node, &join(path, "insecure_no_password")) {
+                given.push(("insecure_no_password", PasswordSpec::Empty));
+            }
+        }
+        if let Some(node) = map.take("password") {
+            self.problem(
+                node,
+                &join(path, "password"),
+                "a password does not belong into this file; use password_file, password_command \
+                 or password_env",
+            );
+            return None;
+        }
+        if given.len() > 1 {
+            let keys: Vec<_> = given.iter().map(|(key, _)| *key).collect();
+            let message = format!("only one of {} can be used", keys.join(", "));
+            if let Some(node) = first {
+                self.problem(node, path, message);
+            }
+            return None;
+        }
+        Some(given.pop().map_or(PasswordSpec::Inherit, |(_, password)| password))
+    }
+
+    fn env(&mut self, map: &mut Map<'_>, path: &str) -> EnvSpec {
+        let mut env = EnvSpec::default();
+        if let Some(node) = map.take("env_file") {
+            env.env_file = self.file(node, &join(path, "env_file"));
+        }
+        if let Some(node) = map.take("env_dir") {
+            env.env_dir = self.file(node, &join(path, "env_dir"));
+        }
+        if let Some(node) = map.take("env") {
+            let path = join(path, "env");
+            for (key, value) in self.map(node, &path).pairs {
+                match &value.value {
+                    Value::Scalar(text) => {
+                        env.env.insert(key.text.clone(), Secret::new(text.as_bytes()));
+                    }
+                    Value::Null => {
+                        env.env.insert(key.text.clone(), Secret::new(""));
+                    }
+                    Value::List(_) | Value::Map(_) => {
+                        self.problem(value, &join(&path, &key.text), "must be a text");
+                    }
+                }
+            }
+        }
+        env
+    }
+
+    fn options(&mut self, map: &mut Map<'_>, path: &str) -> BTreeMap<String, String> {
+        let mut options = BTreeMap::new();
+        if let Some(node) = map.take("options") {
+            let path = join(path, "options");
+            for (key, value) in self.map(node, &path).pairs {
+                if let Some(text) = self.text(value, &join(&path, &key.text)) {
+                    options.insert(key.text.clone(), text);
+                }
+            }
+        }
+        options
+    }
+}
+
+const RESTIC_KEYS: &[&str] = &[
+    "repository",
+    "password_file",
+    "password_command",
+    "password_env",
+    "masterkey_file",
+    "insecure_no_password",
+    "env_file",
+    "env_dir",
+    "env",
+    "options",
+    "key_hint",
+    "cacert",
+    "insecure_tls",
+];
+
+/// How many letters have to change to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
