@@ -70,6 +70,9 @@ pub enum Output {
     Json,
     /// Prometheus text format
     Prom,
+    /// OpenMetrics 1.0
+    #[value(name = "openmetrics")]
+    OpenMetrics,
     /// One line with the plugin conventions of Nagios and Icinga
     Nagios,
 }
