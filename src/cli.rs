@@ -97,6 +97,9 @@ pub struct Watch {
         env = "LOCK_EXPORTER_CONFIG_FILE"
     )]
     pub config_file: Option<PathBuf>,
+    /// Check the configuration and the files it names, print everything that is wrong, and end
+    #[arg(long = "config.check")]
+    pub config_check: bool,
     /// restic repository, as for restic itself; can be given several times
     #[arg(short = 'r', long = "repo", value_name = "REPO", global = true)]
     pub repositories: Vec<String>,
@@ -172,6 +175,9 @@ pub struct Web {
         env = "LOCK_EXPORTER_WEB_MAX_REQUESTS"
     )]
     pub max_requests: u16,
+    /// Allow POST and PUT to /-/reload
+    #[arg(long = "web.enable-lifecycle", env = "LOCK_EXPORTER_WEB_ENABLE_LIFECYCLE")]
+    pub enable_lifecycle: bool,
     /// Be ready after this time although targets were not all looked at
     #[arg(long = "web.ready-timeout", value_name = "DURATION", default_value = "60s",
           env = "LOCK_EXPORTER_WEB_READY_TIMEOUT", value_parser = crate::config::duration)]

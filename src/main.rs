@@ -61,8 +61,17 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         None => {
             let config = app::configuration(cli).await?;
+            if cli.watch.config_check {
+                app::check_files(&config)?;
+                println!("{} targets, nothing wrong", config.targets.len());
+                return Ok(0);
+            }
             let listeners = web::listen(&cli.web.listen).await?;
-            app::run(config, &cli.web, listeners, source::open, app::signals()?).await?;
+            let load = || {
+                let again = app::configuration(cli);
+                Box::pin(async { again.await.map_err(Failure::into_error) }) as _
+            };
+            app::run(config, &load, &cli.web, listeners, source::open, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,

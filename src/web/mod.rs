@@ -21,11 +21,12 @@ use hyper_util::server::graceful::GracefulShutdown;
 use jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::exposition::format::Format;
-use crate::exposition::metrics::{Exporter, Rules, StatusCollector};
+use crate::exposition::metrics::StatusCollector;
 use crate::exposition::{openmetrics, page};
+use crate::reload::{Settings, Wish};
 use crate::scanner::Waiting;
 use crate::status::Status;
 use crate::telemetry::Telemetry;
@@ -45,10 +46,8 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 pub struct Site {
     /// The current picture.
     pub status: watch::Receiver<Status>,
-    /// How metrics are rendered.
-    pub rules: Arc<Rules>,
-    /// Facts about this process.
-    pub exporter: Exporter,
+    /// How metrics are rendered, and facts about this process.
+    pub settings: watch::Receiver<Settings>,
     /// The exporter's own counters.
     pub telemetry: Arc<Telemetry>,
     /// `process_*`.
@@ -61,6 +60,8 @@ pub struct Site {
     pub scrapes: Option<Semaphore>,
     /// From when on the exporter is ready although targets were not all looked at.
     pub ready_from: Instant,
+    /// Where wishes to reload go; none = `/-/reload` is off.
+    pub reload: Option<mpsc::Sender<Wish>>,
     /// True as soon as the exporter stops.
     pub stopping: watch::Receiver<bool>,
 }
@@ -126,6 +127,7 @@ async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<
             "/" => ("/", only_get(request, landing(site))),
             "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
             "/-/ready" => ("/-/ready", only_get(request, ready(site))),
+            "/-/reload" => ("/-/reload", reload(site, request.method()).await),
             _ => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
         }
     };
@@ -187,9 +189,30 @@ fn ready(site: &Site) -> Response<Full<Bytes>> {
     }
 }
 
+async fn reload(site: &Site, method: &Method) -> Response<Full<Bytes>> {
+    let Some(reload) = &site.reload else {
+        return text(StatusCode::FORBIDDEN, "reloading is off; see --web.enable-lifecycle\n");
+    };
+    if !matches!(*method, Method::POST | Method::PUT) {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only POST and PUT\n");
+        refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, PUT"));
+        return refusal;
+    }
+    let (wish, answer) = oneshot::channel();
+    if reload.send(wish).await.is_err() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    match answer.await {
+        Ok(Ok(())) => text(StatusCode::OK, "reloaded\n"),
+        Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+    }
+}
+
 fn landing(site: &Site) -> Response<Full<Bytes>> {
     let status = site.status.borrow().clone();
-    let body = page::landing(&status, Timestamp::now(), site.rules.hold, &site.telemetry_path);
+    let hold = site.settings.borrow().rules.hold;
+    let body = page::landing(&status, Timestamp::now(), hold, &site.telemetry_path);
     let mut response = with_type(StatusCode::OK, "text/html; charset=utf-8", body);
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,
@@ -206,8 +229,8 @@ async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full
             Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at once\n"),
         },
     };
-    let Some(wanted) = Wanted::of(request.uri().query().unwrap_or_default(), &site.rules.sources)
-    else {
+    let query = request.uri().query().unwrap_or_default();
+    let Some(wanted) = Wanted::of(query, &site.settings.borrow().rules.sources) else {
         return text(StatusCode::BAD_REQUEST, "collect[] and exclude[] name sources, not both\n");
     };
     let headers = request.headers();
@@ -281,11 +304,12 @@ fn render(site: &Site, wanted: &Wanted, format: Format, gzip: bool) -> anyhow::R
         status.targets = Arc::new(targets);
     }
     let targets = Registry::new();
-    let collector = StatusCollector::new(status, Timestamp::now(), site.rules.clone());
+    let Settings { rules, exporter: facts } = site.settings.borrow().clone();
+    let collector = StatusCollector::new(status, Timestamp::now(), rules);
     targets.register(Box::new(collector))?;
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
-    exporter.register(Box::new(site.exporter.clone()))?;
+    exporter.register(Box::new(facts))?;
     let mut body = String::new();
     for registry in [&targets, &exporter, site.telemetry.registry(), &site.process] {
         let mut families = registry.gather();
