@@ -75,15 +75,15 @@ impl Reloader<'_> {
             gone = before.iter().filter(|spec| set.get(&spec.name).is_none()).count(),
             "configuration reloaded"
         );
-        self.settings.send_modify(|settings| {
-            settings.rules = Arc::new((self.rules)(&config));
-            settings.exporter.reload_successful = true;
-            settings.exporter.reload_success_at = now;
-        });
         self.targets.send_if_modified(|targets| {
             let changed = *targets != set;
             *targets = set;
             changed
+        });
+        self.settings.send_modify(|settings| {
+            settings.rules = Arc::new((self.rules)(&config));
+            settings.exporter.reload_successful = true;
+            settings.exporter.reload_success_at = now;
         });
         self.current = config;
         Ok(())

@@ -350,8 +350,9 @@ fn a_reload_keeps_what_did_not_change_and_a_broken_file_changes_nothing() {
     std::fs::write(&config, format!("targets:\n{}", target("two"))).unwrap();
     let pid = rustix::process::Pid::from_child(&serving.child);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
-    let metrics = serving.metrics_with("lock_exporter_config_last_reload_successful 1");
+    let metrics = serving.metrics_with("lock_exporter_targets{source=\"restic\"} 1");
     assert!(!metrics.contains("target=\"one\""), "{metrics}");
+    serving.metrics_with("lock_exporter_config_last_reload_successful 1");
     let (head, _) = serving.ask("GET /-/reload");
     assert!(head.contains("405") && head.contains("allow: POST, PUT"), "{head}");
     assert_eq!(serving.stop().0, Some(0));
