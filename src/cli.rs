@@ -45,6 +45,15 @@ pub enum Command {
     Check(Check),
     /// Make repositories with locks of every kind, serve them, remove them at exit
     Demo(Demo),
+    /// Ask a running exporter whether it is healthy; exit 0 or 1
+    Healthcheck,
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 /// `check`

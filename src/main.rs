@@ -75,6 +75,18 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,
+        Some(Command::Healthcheck) => {
+            cmd::misc::healthcheck(&cli.web.listen).await?;
+            Ok(0)
+        }
+        Some(Command::Completions { shell }) => {
+            cmd::misc::completions(*shell)?;
+            Ok(0)
+        }
+        Some(Command::Man) => {
+            cmd::misc::man()?;
+            Ok(0)
+        }
         Some(Command::Demo(demo)) => {
             cmd::demo::run(cli, demo).await.map(|()| 0).map_err(Into::into)
         }

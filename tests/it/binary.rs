@@ -386,3 +386,30 @@ fn a_configuration_can_be_checked_without_serving() {
         assert!(said.contains(path), "{said}");
     }
 }
+
+#[test]
+fn the_health_of_a_running_exporter_can_be_asked_for() {
+    let serving = Serving::start(&["-r", "/nonexistent"]);
+    let ask = |port: u16| {
+        let address = format!("127.0.0.1:{port}");
+        let output = program()
+            .arg("healthcheck")
+            .env("LOCK_EXPORTER_WEB_LISTEN_ADDRESS", address)
+            .output()
+            .unwrap();
+        output.status.code()
+    };
+    assert_eq!(ask(serving.address.port()), Some(0));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(ask(closed.port()), Some(1));
+}
+
+#[test]
+fn manual_and_completions_name_the_flags() {
+    for arguments in [&["man"][..], &["completions", "bash"], &["completions", "zsh"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        let said = text(&output.stdout).replace("\\-", "-");
+        assert!(said.contains("web.listen-address"), "{arguments:?}: {said}");
+    }
+}
