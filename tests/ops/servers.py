@@ -1,6 +1,7 @@
 """Prometheus, Alertmanager and small HTTP servers on free ports of 127.0.0.1, for one test each."""
 
 import json
+import os
 import socket
 import subprocess
 import threading
@@ -62,6 +63,8 @@ class Server:
     """A program that listens on a port of its own, ended with the `with` block."""
 
     ready_path = "/-/ready"
+    # What its environment has beside that of the tests.
+    environment: dict[str, str] = {}
 
     def __init__(self, name: str, folder: Path, command: Callable[[int], list[str]]):
         self.name = name
@@ -86,6 +89,7 @@ class Server:
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
+                    env=os.environ | self.environment,
                 )
             try:
                 wait_for(f"{self.name} to be ready", self.is_ready)
