@@ -48,15 +48,7 @@ class Exporter(servers.Server):
         return servers.get(f"{self.url}/metrics").decode()
 
     def samples(self, target: str) -> "Samples":
-        """What the page says about one target."""
-        samples = Samples()
-        for family in text_string_to_metric_families(self.page()):
-            for sample in family.samples:
-                labels = dict(sample.labels)
-                if labels.pop("target", None) == target:
-                    labels.pop("host", None)
-                    samples.add(sample.name, labels, sample.value)
-        return samples
+        return samples(self.page(), target)
 
     def readable_targets(self) -> set[str]:
         return {
@@ -91,6 +83,18 @@ class Samples:
 
     def sum(self, name: str, **wanted: str) -> float:
         return sum(value for _, value in self.all(name, **wanted))
+
+
+def samples(page: str, target: str) -> Samples:
+    """What a page says about one target."""
+    found = Samples()
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if labels.pop("target", None) == target:
+                labels.pop("host", None)
+                found.add(sample.name, labels, sample.value)
+    return found
 
 
 def check(repository: str, environment: dict[str, str], *flags: str) -> tuple[int, dict]:

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -174,8 +175,17 @@ class Bucket(Place):
         return {key.rsplit("/", 1)[1] for key in self.keys("locks/")}
 
     def requests(self, log: list[str]) -> list[str]:
-        """The lines of a server's log about this bucket, as operation and key below the prefix."""
+        """The lines of the server's log about this bucket."""
         return [line for line in log if f"/{self.bucket}" in line.split()[1]]
+
+    def short(self, line: str) -> str:
+        """A line of the log as a verb and what is below the repository, ids as `ID`."""
+        verb, path, status = line.split(" ")
+        assert status == "200", line
+        below = path.split(f"{self.prefix}/", 1)[1].split("&")[0]
+        if "list-type=2" in path:
+            return f"LIST {below}"
+        return f"{verb} " + re.sub(r"[0-9a-f]{64}$", "ID", below)
 
 
 def make_template(restic: Restic, folder: Path, password: str = PASSWORD) -> Path:

@@ -46,7 +46,8 @@ class Stage:
         _, target = exporter.check(self.place.location, self.place.environment)
         ours = restic_view.of_check(target)
         name = f"{what} ({self.restic.name}, {self.place.backend})"
-        self.test.table.append((name, str(theirs), str(ours)))
+        where = f"{self.restic.name} {self.place.backend}"
+        self.test.table.append((what, where, str(theirs), str(ours)))
         self.test.assertEqual(theirs, ours, name)
         expected = restic_view.Shown.of_view(theirs)
 
@@ -194,7 +195,7 @@ SITUATIONS: list[Callable[[Stage], None]] = [
 class Situations(unittest.TestCase):
     """Each test is one situation, everywhere."""
 
-    table: list[tuple[str, str, str]] = []
+    table: list[tuple[str, ...]] = []
 
     @classmethod
     def setUpClass(cls):
@@ -208,7 +209,7 @@ class Situations(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.stack.close()
-        print_table(("situation", "restic's view", "ours"), sorted(cls.table))
+        print_table(("situation", "restic", "restic's view", "ours"), in_order(cls.table))
 
     @classmethod
     def start(cls):
@@ -284,6 +285,14 @@ class Situations(unittest.TestCase):
 
     def test_made_anew(self):
         self.play(made_anew)
+
+
+def in_order(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Situations in the order in which they came, whichever place came first."""
+    order: dict[str, int] = {}
+    for row in rows:
+        order.setdefault(row[0], len(order))
+    return sorted(rows, key=lambda row: (order[row[0]], row))
 
 
 def print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
