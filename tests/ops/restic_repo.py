@@ -129,6 +129,11 @@ class Key:
         return nonce + sealed + self.tag(nonce, sealed)
 
 
+def name_of(text: bytes) -> str:
+    """The name under which restic stores these bytes."""
+    return hashlib.sha256(text).hexdigest()
+
+
 def cheapen(repository: Path, password: str, master: str) -> None:
     """Replaces the key file by one for the same password that is opened in milliseconds.
 
@@ -147,7 +152,7 @@ def cheapen(repository: Path, password: str, master: str) -> None:
     ).encode()
     (old,) = (repository / "keys").iterdir()
     old.unlink()
-    old.with_name(hashlib.sha256(text).hexdigest()).write_bytes(text)
+    old.with_name(name_of(text)).write_bytes(text)
 
 
 def age_lock(repository: Path, seconds: float) -> dict:
@@ -157,10 +162,16 @@ def age_lock(repository: Path, seconds: float) -> dict:
     lock = json.loads(key.open(old.read_bytes()))
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
     lock["time"] = then.isoformat()
-    text = key.seal(json.dumps(lock).encode())
-    new = old.with_name(hashlib.sha256(text).hexdigest())
-    new.write_bytes(text)
-    new.chmod(0o400)
+    new = write_lock(repository, key, lock)
     os.utime(new, (then.timestamp(), then.timestamp()))
     old.unlink()
     return lock
+
+
+def write_lock(repository: Path, key: Key, lock: dict) -> Path:
+    """Writes a lock without compressing it, which every restic reads."""
+    text = key.seal(json.dumps(lock).encode())
+    path = repository / "locks" / name_of(text)
+    path.write_bytes(text)
+    path.chmod(0o400)
+    return path

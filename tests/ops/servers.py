@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -22,6 +23,8 @@ Found = TypeVar("Found")
 
 # Long enough for a machine that compiles at the same time; nothing waits this long in a good run.
 DEADLINE_SECONDS = 90.0
+
+S3_SERVER = Path(__file__).with_name("s3_server.py")
 
 
 def wait_for(
@@ -169,6 +172,32 @@ class Alertmanager(Server):
                 "--cluster.listen-address=",
             ],
         )
+
+
+class S3:
+    """The S3 server of `s3_server.py`, named in the environment as tests/run names it."""
+
+    def __init__(self, folder: Path):
+        self.address = folder / "s3.address"
+        self.log = folder / "s3.log"
+        self.errors = folder / "s3.errors"
+
+    def __enter__(self):
+        with self.log.open("wb") as log, self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(S3_SERVER), str(self.address)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=errors,
+            )
+        wait_for("the S3 server", self.address.exists)
+        os.environ["S3_ENDPOINT"] = self.address.read_text().strip()
+        os.environ["S3_LOG"] = str(self.log)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
 
 
 class HttpServer:
