@@ -3,8 +3,8 @@
     refreshing.py FOLDER
 
 Runs until it is ended, and ends what it started. FOLDER/started.json says what was started, as soon
-as the exporter has seen the lock; FOLDER/names has one line for each lock file, in their order. tests/run starts it before the other tests, since restic waits
-five minutes before it refreshes.
+as the exporter has seen the lock; FOLDER/names has one line for each lock file, in their order.
+tests/run starts it before the other tests, since restic waits five minutes before it refreshes.
 """
 
 import json

@@ -27,7 +27,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class View:
-    """Every lock, and whether a new one of each mode is refused. `failed` is why nobody can look."""
+    """Every lock, and whether a new one of each mode is refused; or why nobody can look."""
 
     locks: frozenset[Lock] = frozenset()
     shared_refused: bool = False

@@ -1,9 +1,11 @@
 """What scans cost, counted on the server's side, and that they change nothing where they read."""
 
 import contextlib
+import json
 import os
 import re
 import secrets
+import subprocess
 import tempfile
 import unittest
 from concurrent import futures
@@ -236,3 +238,45 @@ class Writing(Reading):
         self.assertEqual(
             [call for call in self.calls if call.split("(", 1)[0] in SIGNALLING], []
         )
+
+
+class Versions(Reading):
+    def test_deleted_versions_of_locks_are_no_locks(self):
+        """A listing of versions would show every lock that there ever was."""
+        bucket = self.bucket(self.empty)
+        bucket.client.put_bucket_versioning(
+            Bucket=bucket.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        for _ in range(50):
+            name = secrets.token_hex(32)
+            bucket.put(f"locks/{name}", b"x" * 150)
+            bucket.client.delete_object(Bucket=bucket.bucket, Key=f"{bucket.prefix}/locks/{name}")
+        for path in (self.local.path / "locks").iterdir():
+            bucket.put(f"locks/{path.name}", path.read_bytes())
+        _, target = exporter.check(bucket.location, bucket.environment)
+        self.assertEqual(target["lock_count"], LOCKS)
+        self.assertEqual({lock["kind"] for lock in target["locks"]}, {"readable"})
+
+
+class LockedDown(Reading):
+    def test_it_runs_without_home_cache_or_a_writable_folder_as_nobody(self):
+        """As a hardened unit or container runs it; what it needs is to read the repository."""
+        # The folder of the tests is for their user only.
+        for path in (self.folder, self.local.path, *self.local.path.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o444)
+        program = checkout.exporter()
+        script = f"""
+            mount -o remount,bind,ro /
+            ! touch {self.folder}/x 2>/dev/null || exit 99
+            cd / && exec setpriv --reuid=65532 --regid=65532 --clear-groups \\
+                env -i RESTIC_PASSWORD={restic_places.PASSWORD} \\
+                {program} check -r {self.local.path} --output=json
+        """
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True
+        )
+        self.assertNotEqual(done.returncode, 99, "the root file system could be written to")
+        (target,) = json.loads(done.stdout)["targets"]
+        self.assertIsNone(target["error"])
+        self.assertEqual(target["lock_count"], LOCKS)
+        self.assertEqual({lock["mode"] for lock in target["locks"]}, {"shared"})
