@@ -2,8 +2,9 @@
 
     measure.py BUILD README
 
-BUILD is what cargo said about the build, as JSON lines. The table replaces what is between the two
-markers in README. Absolute numbers are context; what is judged are ratios, counts and sizes.
+BUILD is what cargo said about the build of `speed`, as JSON lines; LOCK_EXPORTER names the program.
+The table replaces what is between the two markers in README. Absolute numbers are context; what is
+judged are ratios, counts and sizes.
 """
 
 import datetime
@@ -46,13 +47,12 @@ class Row:
         return f"| {self.what} | {self.measured}{mark} | {self.target} | {self.context} |"
 
 
-def programs(build: Path) -> dict[str, str]:
-    found = {}
+def executable(build: Path, name: str) -> str:
     for line in build.read_text().splitlines():
         message = json.loads(line)
-        if message.get("executable"):
-            found[message["target"]["name"]] = message["executable"]
-    return found
+        if message.get("executable") and message["target"]["name"] == name:
+            return message["executable"]
+    raise LookupError(f"{build} names no {name}")
 
 
 def seconds(command: list[str], environment: dict[str, str]) -> float:
@@ -248,8 +248,7 @@ def write(readme: Path, rows: list[Row]) -> None:
 
 
 def main() -> int:
-    built = programs(Path(sys.argv[1]))
-    os.environ["LOCK_EXPORTER"] = built["lock_exporter"]
+    program = executable(Path(sys.argv[1]), "speed")
     restic = Restic(os.environ["RESTIC_018"])
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
@@ -257,8 +256,8 @@ def main() -> int:
         parts: list[Callable[[], list[Row]]] = [
             lambda: against_restic(folder, restic),
             lambda: requests(folder, restic),
-            lambda: fleet(folder, built["speed"]),
-            lambda: inside(built["speed"], Path(built["lock_exporter"])),
+            lambda: fleet(folder, program),
+            lambda: inside(program, Path(os.environ["LOCK_EXPORTER"])),
         ]
         with servers.S3(folder):
             for part in parts:
