@@ -5,7 +5,7 @@
 # into $TOOLS and change nothing outside it. Everything is kept, so a second run downloads nothing.
 # Each function returns non-zero when something required is missing.
 
-DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck)
+DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace)
 
 # The packages of this machine's own Debian release.
 install_debian() {
