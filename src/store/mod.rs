@@ -25,6 +25,7 @@ mod http;
 mod list_page;
 mod local;
 mod object;
+mod rest;
 mod s3;
 
 /// One kind of backend: a row of [`BACKENDS`].
@@ -39,6 +40,7 @@ pub struct BackendKind {
 /// Every backend that can be read.
 pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
+    BackendKind { name: "rest", help: "a REST server: rest:https://host:8000/path/" },
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
 ];
 
@@ -61,7 +63,10 @@ pub fn open(
             Ok(Arc::new(local::Local::new(root.clone(), timeout, telemetry.clone())))
         }
         Location::S3(at) => Ok(Arc::new(s3::S3::open(at, spec, environment, timeout, telemetry)?)),
-        Location::Sftp(_) | Location::Other { .. } => Err(StoreError::new(
+        Location::Rest(at) => {
+            Ok(Arc::new(rest::Rest::open(at, spec, environment, timeout, telemetry)?))
+        }
+        Location::Sftp(_) | Location::Cloud(_) | Location::Rclone(_) => Err(StoreError::new(
             StoreErrorKind::Failed(ErrorClass::Config),
             format!("open {}", spec.repository),
             format!("backend {} is not supported yet by this version", spec.repository.scheme()),

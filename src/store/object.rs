@@ -113,7 +113,7 @@ impl Objects {
             ),
         };
         let cause = format!("{} ({})", fault.cause, self.shown);
-        Err(StoreError::new(fault.kind, doing(verb, path), cause, fault.advice))
+        Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
 
     async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
@@ -155,11 +155,8 @@ impl Objects {
     }
 
     async fn content(&self, path: &str, bytes_max: u64) -> Result<Bytes, Fault> {
-        let too_large = || Fault {
-            kind: StoreErrorKind::TooLarge,
-            cause: format!("more than {bytes_max} bytes"),
-            advice: "",
-        };
+        let too_large =
+            || Fault::of(StoreErrorKind::TooLarge, format!("more than {bytes_max} bytes"), "");
         let found = self.store.get(&parse(&self.key(path)?)?).await.map_err(fault)?;
         if found.meta.size > bytes_max {
             return Err(too_large());
