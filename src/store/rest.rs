@@ -45,6 +45,8 @@ use answer::{Named, refusal};
 /// refusal.
 const V2: &str = "application/vnd.x.restic.rest.v2";
 const V1: &str = "application/vnd.x.restic.rest.v1";
+/// The folders that the protocol has. Others are answered by an error, like a wrong path.
+const TYPES: [&str; 5] = ["data", "index", "keys", "locks", "snapshots"];
 /// 200,000 names of 64 digits in the second version have 18 MB.
 const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How often a listing is asked for in the second version before its 404 is believed: rest-server
@@ -227,6 +229,9 @@ impl Rest {
     /// A folder's names. rest-server's 404 may mean a file that was removed meanwhile, so it is
     /// looked at again; in the end in the first version, whose listing cannot fail by that.
     async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
+        if !TYPES.contains(&folder) {
+            return Ok(Listing::default());
+        }
         for look in 0..=LOOKS {
             let accept = match look {
                 LOOKS if !self.speaks_v1 => break,
