@@ -137,7 +137,8 @@ impl Location {
     /// The same place with a local path made absolute, so that its name is unique.
     pub fn absolute(self, folder: &std::path::Path) -> Self {
         match self {
-            Location::Local(path) => Location::Local(folder.join(path)),
+            // A trailing slash or a `.` would make a second name of one place.
+            Location::Local(path) => Location::Local(folder.join(path).components().collect()),
             other => other,
         }
     }

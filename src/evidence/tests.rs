@@ -412,6 +412,56 @@ fn two_living_holders_one_exclusive_are_a_conflict_unless_one_is_just_trying() {
 }
 
 #[test]
+fn two_exclusive_locks_of_two_hosts_are_a_conflict() {
+    let both = vec![exclusive("a", -60), exclusive("b", -30)];
+    check(
+        &[(0, Ok(both.clone())), (60, Ok(both))],
+        (
+            Severity::Critical,
+            Topic::Conflict,
+            "conflict: 2 holders are alive at once and one of them is exclusive; somebody removed \
+             a living lock, or the storage lists late",
+            Some(&ps("a")),
+        ),
+    );
+}
+
+#[test]
+fn a_holder_past_its_deadline_is_likely_lost_and_not_yet_to_be_unlocked() {
+    for (age, said) in [
+        (7 * MIN, "shared, overdue: last refresh 7 min ago"),
+        (
+            25 * MIN,
+            "shared, very likely lost: last refresh 25 min ago; its host sleeps, it hangs, or it \
+             died",
+        ),
+        // Stuck and stale are what is over the limit, not what is at it.
+        (
+            30 * MIN,
+            "shared, very likely lost: last refresh 30 min ago; its host sleeps, it hangs, or it \
+             died",
+        ),
+    ] {
+        check(
+            &[(0, Ok(vec![shared("h", -age)]))],
+            (Severity::Ok, Topic::Alive, said, Some(&ps("h"))),
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_lock_says_so() {
+    let mut lock = lock("h", LockMode::Shared, Some(-9 * H), None);
+    lock.doubt = Some("a snapshot, for it names no process");
+    let findings = found(&[(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+    assert!(
+        findings[0]
+            .evidence
+            .ends_with("; probably not a lock at all: a snapshot, for it names no process")
+    );
+}
+
+#[test]
 fn what_cannot_be_seen_is_unknown_and_never_ok() {
     check(&[], (Severity::Unknown, Topic::NotSeen, "not scanned yet", None));
     let failed = "cannot be scanned (network): list locks/: no route to host";

@@ -163,7 +163,8 @@ impl<'a> Evidence<'a> {
         match (verdict, lock.mode) {
             (Verdict::Overdue, _) => format!("{mode}, overdue: last refresh {refreshed}"),
             (Verdict::Doomed, _) => format!(
-                "{mode}, very likely lost: last refresh {refreshed}; its host sleeps, it hangs, or it died"
+                "{mode}, very likely lost: last refresh {refreshed}; its host sleeps, it hangs, or it \
+                 died"
             ),
             (_, LockMode::Exclusive) => {
                 format!("{mode} and alive: refreshed {refreshed}; a healthy prune looks like this")

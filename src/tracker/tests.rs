@@ -384,6 +384,17 @@ fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
 }
 
 #[test]
+fn a_clock_that_is_put_right_between_two_leftovers_makes_no_gap() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let files = [shared("a", "p", 30 - 2 * H), shared("b", "p", 330)];
+    watch.look(60, &files[..1]);
+    for seconds in [360, 420, 480] {
+        assert_eq!(watch.look(seconds, &files).holds.len(), 1);
+    }
+}
+
+#[test]
 fn a_gap_in_which_nobody_looked_shows_no_start() {
     let mut watch = Watch::new();
     watch.look(0, &[]);
@@ -602,7 +613,7 @@ fn a_look_that_cannot_tell_neither_ends_nor_starts_a_run() {
     watch.look(60, &[exclusive("x", "p", 30)]);
     let seen = watch.look(120, &[sealed("z", Some(90))]);
     assert_eq!(seen.blocked_since, PerMode { exclusive: Some(at(-60)), shared: None });
-    let seen = watch.look(180, &[exclusive("x", "p", 30)]);
+    let seen = watch.look(180, &[exclusive("y", "q", 170)]);
     assert_eq!(seen.blocked_since.shared, Some(at(30)));
 }
 

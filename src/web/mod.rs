@@ -281,6 +281,7 @@ pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}"))?;
+        tracing::info!(address = %listener.local_addr()?, "listening");
         listeners.push(listener);
     }
     Ok(listeners)

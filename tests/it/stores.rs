@@ -279,10 +279,8 @@ impl Moto {
         let log = std::env::var("S3_LOG").expect("S3_LOG must name moto's log");
         let log = std::fs::read_to_string(log).expect("reads moto's log");
         let path = format!("/{}", self.bucket);
-        let requests = log.lines().filter_map(|line| line.split('"').nth(1)).filter_map(|line| {
+        let requests = log.lines().filter_map(|line| {
             let (method, rest) = line.split_once(' ')?;
-            // Answers other than 200 are coloured.
-            let method = method.rsplit(|c: char| !c.is_ascii_uppercase()).next()?;
             let rest = rest.strip_prefix(&path)?;
             rest.starts_with(['/', '?']).then(|| (method.to_owned(), rest.contains("list-type=2")))
         });
