@@ -180,9 +180,11 @@ impl SftpLocation {
     fn shown(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        // In a URL these three would mean something else.
+        let escaped = || self.path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
         match self.port {
-            Some(port) => format!("sftp://{host}:{port}/{}", self.path),
-            None if self.host.contains(':') => format!("sftp://{host}/{}", self.path),
+            Some(port) => format!("sftp://{host}:{port}/{}", escaped()),
+            None if self.host.contains(':') => format!("sftp://{host}/{}", escaped()),
             None => format!("sftp:{host}:{}", self.path),
         }
     }

@@ -41,6 +41,7 @@ fn what_is_shown_can_be_given_back_to_restic() {
         "s3:h/bucket/a%23#?",
         "sftp:ann@host:dir/x",
         "sftp://ann@[::1]:2222//srv/x",
+        "sftp://host:2222//srv/a%2520b%23",
         "/srv/restic/db01",
         "local:s3",
     ] {

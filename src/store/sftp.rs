@@ -9,7 +9,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -63,8 +63,8 @@ pub(super) fn open(
     command.variables = environment.for_program(|name| name.starts_with("SSH"));
     let pages = Arc::<Pages>::default();
     let shown = Location::Sftp(at.clone()).to_string();
-    let store =
-        Sftp { at: at.clone(), command, pages: pages.clone(), telemetry: telemetry.clone() };
+    let (at, telemetry) = (at.clone(), telemetry.clone());
+    let store = Sftp { at, command, link: OnceLock::new(), pages: pages.clone(), telemetry };
     let limits = Limits::within(timeout);
     let reach = Reach::Files;
     Ok(Objects::new(Arc::new(store), "", shown, limits.verb, pages).reaching(reach))
@@ -82,6 +82,8 @@ fn system_files(home: Option<&FilePath>, folder: &FilePath) -> SystemFiles {
 struct Sftp {
     at: SftpLocation,
     command: ProgramSpec,
+    /// Found by the first verb, since it belongs to the runtime; kept, or it would be closed.
+    link: OnceLock<Arc<Link>>,
     pages: Arc<Pages>,
     telemetry: Arc<Telemetry>,
 }
@@ -99,8 +101,8 @@ impl fmt::Display for Sftp {
 }
 
 impl Sftp {
-    fn link(&self) -> Arc<Link> {
-        link::link(&self.command)
+    fn link(&self) -> &Arc<Link> {
+        self.link.get_or_init(|| link::link(&self.command))
     }
 
     fn full(&self, key: &str) -> String {
@@ -113,7 +115,9 @@ impl Sftp {
 
     async fn entries(&self, live: &Arc<Live>, key: &str) -> std::result::Result<Found, Failure> {
         let path = self.full(key);
-        let opened = match live.session.opendir(path.as_str()).await {
+        let folder = path.as_str();
+        let opening = |live: Arc<Live>| async move { live.session.opendir(folder).await };
+        let opened = match Open::with(live, opening).await {
             Ok(opened) => opened,
             // restic makes folders when it needs them; the repository's own must be there.
             Err(error) if is_missing(&error) => {
@@ -121,7 +125,6 @@ impl Sftp {
             }
             Err(error) => return Err(refused(&path, error)),
         };
-        let opened = Open::new(live, opened.handle);
         let mut found = Found::default();
         loop {
             let names = match opened.session().readdir(opened.handle.as_str()).await {
@@ -284,9 +287,10 @@ impl ObjectStore for Sftp {
                 let found = live.session.stat(path).await.map_err(|error| refused(path, error))?;
                 return Ok((found.attrs, None));
             }
-            let none = FileAttributes::empty();
-            let opened = live.session.open(path, OpenFlags::READ, none).await;
-            let opened = Open::new(&live, opened.map_err(|error| refused(path, error))?.handle);
+            let opening = |live: Arc<Live>| async move {
+                live.session.open(path, OpenFlags::READ, FileAttributes::empty()).await
+            };
+            let opened = Open::with(&live, opening).await.map_err(|error| refused(path, error))?;
             let found = opened.session().fstat(opened.handle.as_str()).await;
             Ok((found.map_err(|error| refused(path, error))?.attrs, Some(opened)))
         });
@@ -395,7 +399,8 @@ mod tests {
             package: "",
         };
         let telemetry = Arc::new(Telemetry::new(&["restic"], &["sftp"]));
-        let store = Sftp { at, command, pages: Arc::default(), telemetry };
+        let (link, pages) = Default::default();
+        let store = Sftp { at, command, link, pages, telemetry };
         let path = Path::parse("locks/x").expect("is a path");
         let refused = |result: Result<()>| matches!(result, Err(Error::NotSupported { .. }));
         assert!(refused(store.put(&path, "x".into()).await.map(drop)));

@@ -25,6 +25,7 @@ use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 mod faults;
 mod rest;
 mod server;
+mod sftp;
 
 /// Long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use russh_sftp::client::error::Error as SftpError;
 use russh_sftp::client::rawsession::SftpResult;
 use russh_sftp::client::{Config, RawSftpSession};
+use russh_sftp::protocol::Handle;
 use tokio::runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::words::complaint;
 use crate::store::fault::Fault;
@@ -30,6 +32,10 @@ type Key = (runtime::Id, ProgramSpec);
 
 static LINKS: LazyLock<Mutex<HashMap<Key, Weak<Link>>>> = LazyLock::new(Mutex::default);
 
+/// Handles open at the same time on one connection: servers refuse more than their limit on open
+/// files allows.
+const OPEN_MAX: usize = 32;
+
 /// The way to one server with one login.
 pub(super) struct Link {
     command: ProgramSpec,
@@ -40,6 +46,7 @@ pub(super) struct Link {
 pub(super) struct Live {
     pub session: RawSftpSession,
     ssh: Running,
+    handles: Arc<Semaphore>,
     made_at: Instant,
     /// Milliseconds after `made_at` at which something was last answered.
     answered: AtomicU64,
@@ -132,7 +139,13 @@ impl Link {
         };
         let session = RawSftpSession::new_with_config(tokio::io::join(output, input), config);
         let made_at = Instant::now();
-        let made = Arc::new(Live { session, ssh, made_at, answered: AtomicU64::new(0) });
+        let made = Arc::new(Live {
+            session,
+            ssh,
+            handles: Arc::new(Semaphore::new(OPEN_MAX)),
+            made_at,
+            answered: AtomicU64::new(0),
+        });
         if made.session.init().await.is_err() {
             return Err(epitaph(&made).await);
         }
@@ -208,11 +221,22 @@ async fn epitaph(live: &Live) -> Fault {
 pub(super) struct Open {
     live: Arc<Live>,
     pub handle: String,
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Open {
-    pub(super) fn new(live: &Arc<Live>, handle: String) -> Self {
-        Self { live: live.clone(), handle }
+    /// Opens something, once its turn has come.
+    pub(super) async fn with<W>(
+        live: &Arc<Live>,
+        open: impl FnOnce(Arc<Live>) -> W,
+    ) -> SftpResult<Self>
+    where
+        W: Future<Output = SftpResult<Handle>>,
+    {
+        // It is never closed; without a permit the request just goes uncounted.
+        let turn = live.handles.clone().acquire_owned().await.ok();
+        let handle = open(live.clone()).await?.handle;
+        Ok(Self { live: live.clone(), handle, turn })
     }
 
     pub(super) fn session(&self) -> &RawSftpSession {
@@ -227,8 +251,10 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let (live, handle) = (self.live.clone(), std::mem::take(&mut self.handle));
+        let turn = self.turn.take();
         if let Ok(runtime) = runtime::Handle::try_current() {
             runtime.spawn(async move {
+                let _held_until_it_is_closed = turn;
                 let _: SftpResult<_> = live.session.close(handle).await;
             });
         }

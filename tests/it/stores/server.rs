@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 /// Longer than any server takes on a machine that compiles meanwhile.
 const START: Duration = Duration::from_secs(60);
 
@@ -58,16 +60,15 @@ impl Server {
 
     /// Stops it without ending it: it accepts and never answers.
     pub fn freeze(&self) {
-        self.signal(rustix::process::Signal::STOP);
+        signal(self.pid(), Signal::STOP);
     }
 
     pub fn thaw(&self) {
-        self.signal(rustix::process::Signal::CONT);
+        signal(self.pid(), Signal::CONT);
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(pid.expect("is a pid"), signal).expect("is ours");
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn kill(&mut self) {
@@ -80,4 +81,30 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Sends a signal to a process that this test started.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("is a pid");
+    // It may have ended by itself.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// The processes that a process started, and those that they started.
+pub fn descendants(of: u32) -> Vec<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let all = std::fs::read_dir("/proc").expect("is there").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let (mut found, mut next) = (Vec::new(), vec![of]);
+    while let Some(of) = next.pop() {
+        let children = parents.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid);
+        let children: Vec<u32> = children.collect();
+        next.extend(&children);
+        found.extend(children);
+    }
+    found
 }
