@@ -88,7 +88,8 @@ fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
         };
         let spec = Arc::new(spec());
         let took = Duration::from_secs(1);
-        tracker.apply(Scan { spec, started_at: now, ended_at: now, took, outcome });
+        let boot = Duration::from_secs(now.as_second().unsigned_abs());
+        tracker.apply(Scan { spec, started_at: now, ended_at: now, boot, took, outcome });
     }
     (Arc::clone(&tracker.status().targets[&spec().name]), now)
 }

@@ -73,7 +73,7 @@ fn a_hold_that_two_looks_miss_has_ended() {
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].kind, EventKind::Released);
     assert_eq!(watch.counters().holds_ended.exclusive, 1);
-    let durations = &watch.0.status().durations[&("restic", LockMode::Exclusive)];
+    let durations = &watch.tracker.status().durations[&("restic", LockMode::Exclusive)];
     // From 30 s to the begin of the first look without it at 119 s.
     assert_eq!(durations.counts.iter().sum::<u64>(), 1);
     assert_eq!(durations.sum_seconds, 89.0);
