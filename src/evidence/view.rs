@@ -29,10 +29,22 @@ impl<'a> Evidence<'a> {
         let location = quoted(&target.spec.location());
         let mut this = Self { target, seen, policy: &target.policy, location, endangered: None };
         this.endangered = seen.entries.iter().find(|entry| match &entry.entry {
-            LockEntry::Readable(_) => this.verdict(entry).is_stale() && !this.is_dead(entry),
+            LockEntry::Readable(_) => this.may_be_stale(entry) && !this.is_dead(entry),
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
         });
         this
+    }
+
+    /// Whether restic takes it for stale on this machine, or on one with another clock that may
+    /// be the right one.
+    fn may_be_stale(&self, entry: &SeenEntry) -> bool {
+        let limit = signed(self.policy.stale_limit);
+        let stepped = self.recent_step().map_or(SignedDuration::ZERO, |step| signed(step.together));
+        let old = |own: Timestamp| {
+            let when_stored = entry.entry.stub().stored_at.map(|at| at.duration_since(own));
+            self.since(own).saturating_add(stepped) > limit || when_stored > Some(limit)
+        };
+        self.verdict(entry).is_stale() || entry.entry.refreshed_at().is_some_and(old)
     }
 
     /// The verdict on one file as of the look.
