@@ -41,10 +41,16 @@ impl<'a> Evidence<'a> {
         let limit = signed(self.policy.stale_limit);
         let stepped = self.recent_step().map_or(SignedDuration::ZERO, |step| signed(step.together));
         let old = |own: Timestamp| {
-            let when_stored = entry.entry.stub().stored_at.map(|at| at.duration_since(own));
-            self.since(own).saturating_add(stepped) > limit || when_stored > Some(limit)
+            let seen_for = self.since(entry.not_before.unwrap_or(entry.first_seen));
+            let by_storage = entry.entry.stub().stored_at.map(|at| at.duration_since(own));
+            let by_storage = by_storage.map(|age| age.saturating_add(seen_for));
+            self.since(own).saturating_add(stepped) > limit || by_storage > Some(limit)
         };
-        self.verdict(entry).is_stale() || entry.entry.refreshed_at().is_some_and(old)
+        let keeps_old_time =
+            self.keeps_old_time(entry).is_some_and(|hold| self.since(hold.held_since) > limit);
+        self.verdict(entry).is_stale()
+            || keeps_old_time
+            || entry.entry.refreshed_at().is_some_and(old)
     }
 
     /// The verdict on one file as of the look.
@@ -63,6 +69,12 @@ impl<'a> Evidence<'a> {
 
     pub(super) fn newest(&self, hold: &Hold) -> Option<&'a SeenEntry> {
         self.entry(hold.files.first()?)
+    }
+
+    /// The hold whose newest file this is, when that has the same old time as the one before.
+    fn keeps_old_time(&self, entry: &SeenEntry) -> Option<&'a Hold> {
+        let id = &entry.entry.stub().id;
+        self.seen.holds.iter().find(|hold| hold.keeps_old_time && hold.files.first() == Some(id))
     }
 
     fn is_old(&self, time: Timestamp) -> bool {
@@ -187,11 +199,7 @@ impl<'a> Evidence<'a> {
             (None, Some(stored)) => ("the file was stored", stored),
             (None, None) => ("this name appeared", entry.first_seen),
         };
-        let keeps_old_time =
-            self.seen.holds.iter().any(|hold| {
-                hold.keeps_old_time && hold.files.first() == Some(&entry.entry.stub().id)
-            });
-        if keeps_old_time {
+        if self.keeps_old_time(entry).is_some() {
             return format!(
                 "restic's rule says stale, but {what} {} with the same old time as the one \
                  before: a client of restic 0.9.6 or older refreshes like this; do not unlock",
