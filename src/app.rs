@@ -313,7 +313,10 @@ pub async fn run<'a>(
     let context = context();
     let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
-    let (publish, status) = watch::channel(Status::default());
+    // The first scrape sees every target, and none of them looked at.
+    let mut tracker = Tracker::new(source::policy, config.scan.hold);
+    tracker.retarget(&following.borrow());
+    let (publish, status) = watch::channel(tracker.status());
     let (stop, stopping) = watch::channel(false);
     let (reload, mut reloads) = mpsc::channel(1);
     let (settings, settings_now) = watch::channel(Settings {
@@ -336,13 +339,14 @@ pub async fn run<'a>(
         process,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
-        scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
+        scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
+        page: tokio::sync::Mutex::default(),
         ready_from: Instant::now() + web.ready_timeout,
         reload: web.enable_lifecycle.then_some(reload),
         stopping,
     });
     let server = tokio::spawn(web::serve(listeners, site));
-    let tracking = tokio::spawn(track(settings_now, following.clone(), arriving, publish));
+    let tracking = tokio::spawn(track(tracker, settings_now, following.clone(), arriving, publish));
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
     let mut reloader = Reloader { load, rules, current: config, targets, settings };
@@ -387,14 +391,13 @@ fn log_start(config: &Config) {
 
 /// Owns the tracker: takes scans in, follows the set of targets, publishes the picture.
 async fn track(
+    mut tracker: Tracker,
     mut settings: watch::Receiver<Settings>,
     mut targets: watch::Receiver<TargetSet>,
     mut scans: mpsc::Receiver<Scan>,
     publish: watch::Sender<Status>,
 ) {
-    let mut tracker = Tracker::new(source::policy, settings.borrow_and_update().rules.hold);
     let mut batch = Vec::new();
-    tracker.retarget(&targets.borrow_and_update().clone());
     loop {
         publish.send_replace(tracker.status());
         tokio::select! {

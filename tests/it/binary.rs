@@ -413,3 +413,38 @@ fn manual_and_completions_name_the_flags() {
         assert!(said.contains("web.listen-address"), "{arguments:?}: {said}");
     }
 }
+
+/// Clients that ask for metrics and do not read the answer: what is rendered for them stays
+/// bounded, and once they have used up the scrapes, others are told so at once.
+#[test]
+fn clients_that_do_not_read_cost_little_and_are_counted_as_scrapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("lock_exporter.yml");
+    let targets: String = (0..3000)
+        .map(|n| format!("  - {{name: target-{n}, restic: {{repository: /nonexistent/{n}}}}}\n"))
+        .collect();
+    std::fs::write(&config, format!("targets:\n{targets}")).unwrap();
+    let flag = format!("--config.file={}", config.display());
+    let serving = Serving::start(&[&flag, "--web.max-requests=20"]);
+    // The very first page knows every target.
+    let (_, page) = serving.ask("GET /metrics");
+    assert!(page.len() > 4_000_000, "a page of {} bytes would fit into socket buffers", page.len());
+    let memory = || {
+        let status = format!("/proc/{}/status", serving.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    let before = memory();
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(serving.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        silent.push(stream);
+    }
+    while !serving.ask("GET /metrics").0.starts_with("HTTP/1.1 503") {}
+    let after = memory();
+    assert!(after < before + 200, "{before} MiB before, {after} MiB with clients that do not read");
+    drop(silent);
+    while !serving.ask("GET /metrics").0.starts_with("HTTP/1.1 200") {}
+}
