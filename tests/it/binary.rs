@@ -448,3 +448,72 @@ fn clients_that_do_not_read_cost_little_and_are_counted_as_scrapes() {
     drop(silent);
     while !serving.ask("GET /metrics").0.starts_with("HTTP/1.1 200") {}
 }
+
+#[test]
+fn what_cannot_be_printed_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (arguments, expected) in [
+        (&["check"][..], 3),
+        (&[][..], 64),
+        (&["check", "-r", "/nonexistent"], 3),
+        (&["--config.file=/nonexistent.yml"], 1),
+        (&["demo", "--once"], 1),
+    ] {
+        let output = program().args(arguments).stdout(full()).stderr(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_plugin_says_on_standard_output_why_it_knows_nothing() {
+    let output = run(&["check", "--output=nagios", "--config.file=/nonexistent.yml"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stdout).starts_with("LOCKS UNKNOWN - "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_long_path_is_a_name_that_was_cut_and_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, password) = repository(folder.path());
+    let long = format!("/nonexistent/{}", "x".repeat(300));
+    let other = format!("/nonexistent/{}y", "x".repeat(300));
+    let arguments = ["check", "-p", &password, "--output=json", &root, &long, &other];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let states: Vec<_> = json["targets"].as_array().unwrap().iter().map(|t| &t["state"]).collect();
+    assert_eq!(states.len(), 3);
+    assert!(states.iter().any(|state| **state == "exclusive"), "{states:?}");
+}
+
+#[test]
+fn flags_that_contradict_each_other_or_would_do_nothing_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yml");
+    std::fs::write(&config, "targets: [{name: a, restic: {repository: /srv/a}}]").unwrap();
+    let config = format!("--config.file={}", config.display());
+    for arguments in [
+        &["-r", "/x", "-p", "/p", "--insecure-no-password"][..],
+        &["-r", "/x", "-p", "/p", "--password-command", "x"],
+        &["-p", "/p", &config],
+        &["--key-hint", "aa", &config],
+        &["-r", "/x", "-o", "hunter2-the-planted-secret"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains(PASSWORD));
+    }
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+    let odd: std::ffi::OsString = odd;
+    let output = program().env("RESTIC_REPOSITORY", odd).output().unwrap();
+    assert!(text(&output.stderr).contains("no UTF-8"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_configuration_that_never_ends_is_refused() {
+    for path in ["/dev/zero", "/dev/null", "/tmp"] {
+        let output = run(&[&format!("--config.file={path}")]);
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        assert!(text(&output.stderr).contains("is not a file"), "{}", text(&output.stderr));
+    }
+}
