@@ -18,9 +18,13 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod advice;
+mod azure;
 mod client;
+mod cloud;
 mod credentials;
 mod fault;
+mod gs;
 mod http;
 mod list_page;
 mod local;
@@ -44,6 +48,8 @@ pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
     BackendKind { name: "rest", help: "a REST server: rest:https://host:8000/path/" },
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
+    BackendKind { name: "azure", help: "Azure: azure:container:/prefix" },
+    BackendKind { name: "gs", help: "Google Cloud Storage: gs:bucket:/prefix" },
     BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
 ];
 
@@ -70,6 +76,9 @@ pub fn open(
             Ok(Arc::new(rest::Rest::open(at, spec, environment, timeout, telemetry)?))
         }
         Location::Sftp(at) => Ok(Arc::new(sftp::open(at, spec, environment, timeout, telemetry)?)),
+        Location::Cloud(at) if matches!(at.scheme, "azure" | "gs") => {
+            Ok(Arc::new(cloud::Cloud::open(at, spec, environment, timeout, telemetry)?))
+        }
         Location::Cloud(_) | Location::Rclone(_) => Err(StoreError::new(
             StoreErrorKind::Failed(ErrorClass::Config),
             format!("open {}", spec.repository),
@@ -86,6 +95,9 @@ pub enum EntryKind {
     File,
     /// A folder, or a prefix of deeper objects.
     Folder,
+    /// A file somewhere below the folder, on a backend where restic finds such files by the last
+    /// part of their names and cannot load them (restic `internal/backend/azure` List).
+    Deeper,
     /// A symbolic link to something that is no regular file; never opened.
     BadLink,
     /// A device, pipe or socket; never opened.
@@ -196,6 +208,20 @@ impl StoreError {
         advice: &str,
     ) -> Self {
         Self { kind, doing: doing.into(), cause: cause.into(), advice: advice.into() }
+    }
+}
+
+/// Refuses options that restic does not have: a slip of the pen would silently change nothing.
+fn check_options(spec: &ResticSpec, prefix: &str, known: &[&str]) -> Result<(), StoreError> {
+    let mut ours = spec.options.keys().filter(|name| name.starts_with(prefix));
+    match ours.find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => Err(StoreError::new(
+            StoreErrorKind::Failed(ErrorClass::Config),
+            format!("read the option {unknown}"),
+            "restic has no such option",
+            "",
+        )),
     }
 }
 

@@ -25,11 +25,13 @@ use tokio::sync::OnceCell;
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::advice;
 use super::client::{ClientSpec, secret_failed};
 use super::fault::{Fault, explain, is_html};
 use super::http::{Count, Limits, RETRIES, collect};
 use super::{
-    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, doing, is_inside,
+    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, check_options,
+    doing, is_inside,
 };
 use crate::location::{RestLocation, RestPlace};
 use crate::scan::ErrorClass;
@@ -114,6 +116,7 @@ impl Rest {
         timeout: Duration,
         telemetry: &Arc<Telemetry>,
     ) -> Result<Self, StoreError> {
+        check_options(spec, "rest.", &["rest.connections"])?;
         let limits = Limits::within(timeout);
         let mut client = ClientSpec::of(spec, environment, !at.tls, limits)?;
         if let RestPlace::Socket(socket) = &at.place {
@@ -158,7 +161,7 @@ impl Rest {
                 "Check whether the server is overloaded, or raise the scan's time limit.",
             ),
         };
-        let fault = self.carrier.explain(fault);
+        let fault = advice::REST.complete(self.carrier.explain(fault));
         let cause = format!("{} ({})", fault.cause, self.shown);
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
@@ -210,7 +213,7 @@ impl Rest {
                     Some(refused) => refused,
                 },
                 Err(error) => {
-                    let fault = answer::spoken(explain(&error));
+                    let fault = explain(&error);
                     let network = StoreErrorKind::Failed(ErrorClass::Network);
                     let again = fault.kind == network;
                     (fault, again)
@@ -260,7 +263,7 @@ impl Rest {
         let uri = self.url(folder, true)?;
         let (response, mut count) = self.send(Method::GET, &uri, Operation::List, accept).await?;
         let body = collect(response.into_body(), LIST_BYTES_MAX).await;
-        let body = body.map_err(|error| answer::spoken(explain(&error)))?;
+        let body = body.map_err(|error| explain(&error))?;
         let named = answer::names(&body, ENTRIES_MAX)?;
         count.failed = false;
         drop(count);
@@ -307,7 +310,7 @@ impl Rest {
         let mut parts = response.into_body().bytes_stream();
         let mut content = BytesMut::new();
         while let Some(part) = parts.next().await {
-            let part = part.map_err(|error| answer::spoken(explain(&error)))?;
+            let part = part.map_err(|error| explain(&error))?;
             if (content.len() + part.len()) as u64 > bytes_max {
                 let cause = format!("more than {bytes_max} bytes");
                 return Err(Fault::of(StoreErrorKind::TooLarge, cause, ""));

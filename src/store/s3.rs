@@ -11,12 +11,13 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
 use tokio::sync::OnceCell;
 
+use super::advice;
 use super::client::{ClientSpec, secret_failed};
 use super::credentials::Keys;
 use super::fault::explain;
 use super::http::{Limits, Wire};
 use super::object::{Objects, Pages};
-use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind};
+use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind, check_options};
 use crate::location::{Location, S3Location};
 use crate::scan::ErrorClass;
 use crate::secret::{Environment, Secret};
@@ -103,7 +104,7 @@ impl S3 {
                 let client = self.client.client().await?;
                 let (pages, hidden) = (Arc::<Pages>::default(), self.plan.hidden());
                 let telemetry = self.telemetry.clone();
-                let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden);
+                let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden, &advice::S3);
                 let region = self.plan.first_region();
                 let objects = self.plan.build(&region, &wire, &pages, self.limits)?;
                 Ok(Ready { wire, pages, open: RwLock::new(Open { region, objects }) })
@@ -177,10 +178,7 @@ impl Plan {
         spec: &ResticSpec,
         environment: &Environment,
     ) -> Result<Self, StoreError> {
-        let ours = spec.options.keys().filter(|name| name.starts_with("s3."));
-        if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
-            return Err(bad_option(unknown, "restic has no such option"));
-        }
+        check_options(spec, "s3.", &OPTIONS)?;
         let option = |name: &str| spec.options.get(name).map(String::as_str);
         let anonymous = match option("s3.unsafe-anonymous-auth") {
             None => false,
@@ -254,9 +252,9 @@ impl Plan {
         let store = builder.build().map_err(|error| {
             StoreError::new(CONFIG, format!("open {shown}"), explain(&error).cause, "")
         })?;
-        let objects =
-            Objects::new(Arc::new(store), &self.at.prefix, shown, limits.verb, pages.clone());
-        Ok(Arc::new(objects))
+        let (prefix, pages) = (&self.at.prefix, pages.clone());
+        let store = Arc::new(store);
+        Ok(Arc::new(Objects::new(store, prefix, shown, limits.verb, pages, &advice::S3)))
     }
 
     fn first_region(&self) -> String {

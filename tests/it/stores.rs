@@ -22,6 +22,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 
+mod cloud;
 mod faults;
 mod rest;
 mod server;
@@ -123,9 +124,12 @@ struct Can {
     kinds: bool,
     /// Read files whose names are no ids.
     odd_names: bool,
+    /// Find files below a folder by the last part of their names.
+    below: bool,
 }
 
-const EVERYTHING: Can = Can { times: true, folders: true, kinds: true, odd_names: true };
+const EVERYTHING: Can =
+    Can { times: true, folders: true, kinds: true, odd_names: true, below: false };
 
 /// What every store must do with `config`, `keys/` and `locks/` as [`fixture`] has them.
 async fn behaves(store: &dyn ReadStore, can: Can) {
@@ -146,6 +150,10 @@ async fn behaves(store: &dyn ReadStore, can: Can) {
         (empty.as_str(), (file, 0)),
         (temporary.as_str(), (file, 1)),
     ]);
+    let deeper = id(4);
+    if can.below {
+        want.insert(&deeper, (EntryKind::Deeper, 1));
+    }
     if can.odd_names {
         want.insert("ünï #%25&+ *", (file, 1));
     }

@@ -77,6 +77,16 @@ install_rest_server() {
   return 1
 }
 
+# Azurite, a server of Azure's blobs, from npm.
+install_azurite() {
+  [ -x "$TOOLS/npm/node_modules/.bin/azurite-blob" ] && return
+  mkdir -p "$TOOLS/npm" \
+    && (cd "$TOOLS/npm" && npm install --no-fund --no-audit --silent azurite@3 >/dev/null) \
+    && return
+  echo "missing: azurite of npm, which is required" >&2
+  return 1
+}
+
 # A virtual environment with the packages of requirements.txt, made anew when that file changes.
 install_python() {
   local stamp=$TOOLS/py/.requirements

@@ -6,7 +6,7 @@ use crate::location::SftpLocation;
 use crate::scan::ErrorClass;
 use crate::store::fault::Fault;
 use crate::store::program::{ProgramSpec, split_option};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, check_options};
 use crate::target::ResticSpec;
 
 /// restic `internal/backend/sftp/config.go`.
@@ -41,10 +41,7 @@ pub(super) fn command_line(
     let config = |doing: String, cause: &str| {
         StoreError::new(StoreErrorKind::Failed(ErrorClass::Config), doing, cause, "")
     };
-    let ours = spec.options.keys().filter(|name| name.starts_with("sftp."));
-    if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
-        return Err(config(format!("read the option {unknown}"), "restic has no such option"));
-    }
+    check_options(spec, "sftp.", &OPTIONS)?;
     let option = |name: &str| spec.options.get(name).filter(|value| !value.is_empty());
     let package = "openssh-client";
     if let Some(line) = option("sftp.command") {
