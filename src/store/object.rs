@@ -137,7 +137,7 @@ impl Objects {
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
 
-    async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
+    async fn entries(&self, folder: &str, below: bool) -> Result<Listing, Fault> {
         let key = self.key(folder)?;
         let start = if key.is_empty() { String::new() } else { format!("{key}/") };
         let prefix = if key.is_empty() { None } else { Some(parse(&key)?) };
@@ -167,9 +167,9 @@ impl Objects {
         // An object next to deeper ones of its name is what a reader gets by that name.
         entries.extend(files.into_iter().map(|file| (file.name.clone(), file)));
         let mut odd = seen.odd;
-        if self.reach == Reach::Below && !key.is_empty() {
-            for below in &found.common_prefixes {
-                self.deeper(below, &mut entries, &mut odd).await?;
+        if below {
+            for prefix in &found.common_prefixes {
+                self.deeper(prefix, &mut entries, &mut odd).await?;
             }
         }
         let odd = odd.into_iter().filter_map(|odd| match odd.strip_prefix(&start) {
@@ -224,7 +224,9 @@ impl Objects {
 #[async_trait]
 impl ReadStore for Objects {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        let mut listing = self.call("list", folder, self.entries(folder)).await?;
+        // Never below the repository itself: that would walk `data/`.
+        let below = self.reach == Reach::Below && !folder.is_empty();
+        let mut listing = self.call("list", folder, self.entries(folder, below)).await?;
         if self.reach != Reach::Names {
             let (folders, files) =
                 listing.entries.into_iter().partition(|entry| entry.kind == EntryKind::Folder);
@@ -249,7 +251,7 @@ impl ReadStore for Objects {
     }
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
-        let listing = self.call("list folders of", folder, self.entries(folder)).await?;
+        let listing = self.call("list folders of", folder, self.entries(folder, false)).await?;
         Ok(Some(listing.folders()))
     }
 }
