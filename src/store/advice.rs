@@ -65,6 +65,14 @@ pub(super) const REST: Advice = Advice {
           RESTIC_CACERT, and a server without TLS by rest:http://.",
 };
 
+pub(super) const RCLONE: Advice = Advice {
+    auth: "Check the credentials of the remote.",
+    permission: "Let the remote's credentials list and read.",
+    container: "Check the path; `rclone lsf REMOTE:PATH` shows what is there.",
+    service: "Try `rclone lsf` with the same remote as the exporter's user.",
+    tls: "",
+};
+
 /// Where every fault has its own advice.
 pub(super) const NONE: Advice =
     Advice { auth: "", permission: "", container: "", service: "", tls: "" };

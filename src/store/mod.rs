@@ -30,6 +30,7 @@ mod list_page;
 mod local;
 mod object;
 mod program;
+mod rclone;
 mod rest;
 mod s3;
 mod sftp;
@@ -46,11 +47,14 @@ pub struct BackendKind {
 /// Every backend that can be read.
 pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
+    BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
     BackendKind { name: "rest", help: "a REST server: rest:https://host:8000/path/" },
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
     BackendKind { name: "azure", help: "Azure: azure:container:/prefix" },
     BackendKind { name: "gs", help: "Google Cloud Storage: gs:bucket:/prefix" },
-    BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
+    BackendKind { name: "b2", help: "Backblaze B2, through rclone: b2:bucket:prefix" },
+    BackendKind { name: "swift", help: "OpenStack Swift, through rclone: swift:container:/prefix" },
+    BackendKind { name: "rclone", help: "a remote of rclone: rclone:remote:path" },
 ];
 
 /// Opens a repository's backend for reading. It does no I/O: what is wrong with the backend, or
@@ -79,12 +83,12 @@ pub fn open(
         Location::Cloud(at) if matches!(at.scheme, "azure" | "gs") => {
             Ok(Arc::new(cloud::Cloud::open(at, spec, environment, timeout, telemetry)?))
         }
-        Location::Cloud(_) | Location::Rclone(_) => Err(StoreError::new(
-            StoreErrorKind::Failed(ErrorClass::Config),
-            format!("open {}", spec.repository),
-            format!("backend {} is not supported yet by this version", spec.repository.scheme()),
-            "",
-        )),
+        Location::Cloud(at) => {
+            Ok(Arc::new(rclone::open_cloud(at, spec, environment, timeout, telemetry)?))
+        }
+        Location::Rclone(at) => {
+            Ok(Arc::new(rclone::open(at, spec, environment, timeout, telemetry)?))
+        }
     }
 }
 

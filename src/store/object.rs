@@ -137,7 +137,7 @@ impl Objects {
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
 
-    async fn entries(&self, folder: &str, below: bool) -> Result<Listing, Fault> {
+    async fn entries(&self, folder: &str, deep: bool) -> Result<Listing, Fault> {
         let key = self.key(folder)?;
         let start = if key.is_empty() { String::new() } else { format!("{key}/") };
         let prefix = if key.is_empty() { None } else { Some(parse(&key)?) };
@@ -167,7 +167,7 @@ impl Objects {
         // An object next to deeper ones of its name is what a reader gets by that name.
         entries.extend(files.into_iter().map(|file| (file.name.clone(), file)));
         let mut odd = seen.odd;
-        if below {
+        if deep {
             for prefix in &found.common_prefixes {
                 self.deeper(prefix, &mut entries, &mut odd).await?;
             }
@@ -225,8 +225,8 @@ impl Objects {
 impl ReadStore for Objects {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
         // Never below the repository itself: that would walk `data/`.
-        let below = self.reach == Reach::Below && !folder.is_empty();
-        let mut listing = self.call("list", folder, self.entries(folder, below)).await?;
+        let deep = self.reach == Reach::Below && !folder.is_empty();
+        let mut listing = self.call("list", folder, self.entries(folder, deep)).await?;
         if self.reach != Reach::Names {
             let (folders, files) =
                 listing.entries.into_iter().partition(|entry| entry.kind == EntryKind::Folder);

@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::advice;
+use super::advice::{self, Advice};
 use super::client::{ClientSpec, secret_failed};
 use super::fault::{Fault, explain, is_html};
 use super::http::{Count, Limits, RETRIES, collect};
@@ -68,7 +68,7 @@ pub(super) trait Carrier: Send + Sync {
     async fn service(&self) -> Result<Arc<dyn HttpService>, Fault>;
 
     /// What failed, in the words of whoever knows better than HTTP does.
-    fn explain(&self, fault: Fault) -> Fault {
+    async fn explain(&self, fault: Fault) -> Fault {
         fault
     }
 }
@@ -84,6 +84,7 @@ pub(super) struct Rest {
     shown: String,
     /// Whether the server also speaks the first version.
     speaks_v1: bool,
+    advice: &'static Advice,
     limits: Limits,
     telemetry: Arc<Telemetry>,
 }
@@ -133,7 +134,7 @@ impl Rest {
         let carrier = Box::new(Network { spec: client, client: OnceCell::new() });
         let authorization = authorization(at, environment)?;
         let telemetry = telemetry.clone();
-        let backend = "rest";
+        let (backend, advice) = ("rest", &advice::REST);
         Ok(Self {
             carrier,
             base,
@@ -141,9 +142,34 @@ impl Rest {
             backend,
             shown,
             speaks_v1: true,
+            advice,
             limits,
             telemetry,
         })
+    }
+
+    /// A store over something else that carries HTTP, whose server speaks the second version
+    /// only.
+    pub(super) fn over(
+        carrier: Box<dyn Carrier>,
+        base: Url,
+        backend: &'static str,
+        shown: String,
+        timeout: Duration,
+        telemetry: &Arc<Telemetry>,
+        advice: &'static Advice,
+    ) -> Self {
+        Self {
+            carrier,
+            base,
+            authorization: None,
+            backend,
+            shown,
+            speaks_v1: false,
+            advice,
+            limits: Limits::within(timeout),
+            telemetry: telemetry.clone(),
+        }
     }
 
     async fn call<T>(
@@ -161,7 +187,7 @@ impl Rest {
                 "Check whether the server is overloaded, or raise the scan's time limit.",
             ),
         };
-        let fault = advice::REST.complete(self.carrier.explain(fault));
+        let fault = self.advice.complete(self.carrier.explain(fault).await);
         let cause = format!("{} ({})", fault.cause, self.shown);
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
@@ -248,7 +274,9 @@ impl Rest {
             }
             if look == 0 {
                 self.size("config").await.map_err(|fault| match fault.kind {
-                    StoreErrorKind::NotFound => answer::no_repository(),
+                    StoreErrorKind::NotFound => {
+                        Fault { advice: self.advice.container.into(), ..answer::no_repository() }
+                    }
                     _ => fault,
                 })?;
             }

@@ -397,7 +397,7 @@ mod tests {
             program: "/nonexistent".into(),
             arguments: vec![],
             variables: vec![],
-            package: "",
+            missing: "",
         };
         let telemetry = Arc::new(Telemetry::new(&["restic"], &["sftp"]));
         let (link, pages) = Default::default();

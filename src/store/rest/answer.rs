@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::scan::ErrorClass;
 use crate::store::StoreErrorKind;
-use crate::store::advice::REST;
 use crate::store::fault::{Fault, clean, is_html};
 
 /// An answer that the protocol does not have.
@@ -14,11 +13,7 @@ pub(super) fn no_rest(cause: impl Into<String>) -> Fault {
 
 /// Neither the folder nor `config` is there.
 pub(super) fn no_repository() -> Fault {
-    Fault::of(
-        StoreErrorKind::NotFound,
-        "the server knows no repository at this path",
-        REST.container,
-    )
+    Fault::of(StoreErrorKind::NotFound, "there is no repository at this path", "")
 }
 
 /// What a status other than 200 and 206 means, and whether the request may succeed soon.

@@ -43,7 +43,7 @@ pub(super) fn command_line(
     };
     check_options(spec, "sftp.", &OPTIONS)?;
     let option = |name: &str| spec.options.get(name).filter(|value| !value.is_empty());
-    let package = "openssh-client";
+    let missing = "Install the package openssh-client.";
     if let Some(line) = option("sftp.command") {
         if option("sftp.args").is_some() {
             let cause = "it cannot be given together with sftp.args";
@@ -52,7 +52,7 @@ pub(super) fn command_line(
         let mut parts = split_option("sftp.command", line)?.into_iter();
         let program = parts.next().unwrap_or_default();
         let arguments = parts.collect();
-        return Ok(ProgramSpec { program, arguments, variables: Vec::new(), package });
+        return Ok(ProgramSpec { program, arguments, variables: Vec::new(), missing });
     }
     let mut arguments = vec![at.host.clone()];
     if let Some(port) = at.port {
@@ -73,7 +73,7 @@ pub(super) fn command_line(
         arguments.extend(["-o".into(), format!("UserKnownHostsFile={}", shown(path))]);
     }
     arguments.extend(["-s".into(), "sftp".into()]);
-    Ok(ProgramSpec { program: "ssh".into(), arguments, variables: Vec::new(), package })
+    Ok(ProgramSpec { program: "ssh".into(), arguments, variables: Vec::new(), missing })
 }
 
 /// What ssh complains of, by a part of the line, and what it means.

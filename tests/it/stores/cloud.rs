@@ -9,7 +9,7 @@ use super::server::{Server, free_port, program};
 use super::*;
 
 /// A folder's name is no lock on these, and what lies below may be.
-const CAN: Can = Can { kinds: false, below: true, ..EVERYTHING };
+const CAN: Can = Can { kinds: false, below: Some(EntryKind::Deeper), ..EVERYTHING };
 
 const ACCOUNT: (&str, &str) = ("AZURE_ACCOUNT_NAME", "devstoreaccount1");
 /// The key that Azurite publishes.
@@ -168,10 +168,6 @@ async fn google_behaves() {
     let opened = Case { variables: &variables, ..Case::of(repository) }.open().expect("opens");
     behaves(&*opened.store, CAN).await;
     assert_eq!(opened.requests("gs", "list"), (4., 0.));
-
-    let missing = Case { variables: &variables, ..Case::of("gs:none-such:/") };
-    let listing = missing.open().expect("opens").store.list("locks").await;
-    expect(&listing.expect_err("is missing"), ErrorClass::NotFound, &["gs:none-such:/"]);
 }
 
 #[tokio::test]
@@ -184,4 +180,21 @@ async fn googles_credentials_that_cannot_work_are_told() {
     let file = open(&[("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json")]).expect("opens");
     let error = file.list("locks").await.expect_err("is missing");
     expect(&error, ErrorClass::Config, &["gs:bucket:/", "GOOGLE_APPLICATION_CREDENTIALS"]);
+}
+
+#[tokio::test]
+async fn googles_refusals_are_told_apart() {
+    for (status, code, class, word) in [
+        (404, "NoSuchBucket", ErrorClass::NotFound, "gs:BUCKET"),
+        (403, "AccessDenied", ErrorClass::Permission, "storage.objects.list"),
+        (401, "AuthenticationRequired", ErrorClass::Auth, "GOOGLE_ACCESS_TOKEN"),
+        (503, "ServiceUnavailable", ErrorClass::Throttled, "less often"),
+    ] {
+        let server = FaultServer::start(move |_| Reply::refusal(status, code, "no")).await;
+        let host = server.host();
+        let variables = [("STORAGE_EMULATOR_HOST", host.as_str())];
+        let case = Case { variables: &variables, ..Case::of("gs:bucket:/repo") };
+        let error = case.open().expect("opens").store.list("locks").await.expect_err(code);
+        expect(&error, class, &[code, word, "gs:bucket:/repo"]);
+    }
 }
