@@ -111,6 +111,15 @@ impl Plan for Azure {
         }
     }
 
+    fn tried(&self) -> String {
+        match &self.login {
+            Login::Identity(found) if found.is_empty() => {
+                "neither AZURE_ACCOUNT_KEY nor AZURE_ACCOUNT_SAS nor AZURE_CLIENT_ID is set".into()
+            }
+            _ => String::new(),
+        }
+    }
+
     fn build(&self, wires: &Wires) -> object_store::Result<Arc<dyn ObjectStore>> {
         let builder = MicrosoftAzureBuilder::new()
             .with_account(&self.account)

@@ -34,6 +34,9 @@ pub(super) trait Plan: Send + Sync + fmt::Debug {
     /// What is never shown.
     fn hidden(&self) -> Vec<Secret>;
 
+    /// Why a service of this machine is asked for credentials, where no variable says so.
+    fn tried(&self) -> String;
+
     /// Builds the store; credentials are asked for by its first request.
     ///
     /// # Errors
@@ -103,8 +106,9 @@ impl Cloud {
                     self.plan.hidden(),
                     self.advice,
                 );
+                let (telemetry, tried) = (self.telemetry.clone(), self.plan.tried());
                 let credentials =
-                    Wire::to_credentials(asking, scheme, self.telemetry.clone(), self.advice);
+                    Wire::to_credentials(asking, scheme, telemetry, self.advice, tried);
                 let wires = Wires { store, credentials, limits: self.limits };
                 let shown = Location::Cloud(self.at.clone()).to_string();
                 let built = self.plan.build(&wires).map_err(|error| {

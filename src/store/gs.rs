@@ -67,6 +67,13 @@ impl Plan for Gs {
         self.token.iter().map(|token| Secret::new(token.as_bytes())).collect()
     }
 
+    fn tried(&self) -> String {
+        match &self.file {
+            Some(_) => String::new(),
+            None => "neither GOOGLE_APPLICATION_CREDENTIALS nor GOOGLE_ACCESS_TOKEN is set".into(),
+        }
+    }
+
     fn build(&self, wires: &Wires) -> object_store::Result<Arc<dyn ObjectStore>> {
         let builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.bucket)

@@ -80,11 +80,12 @@ struct Shared {
 }
 
 /// What a wire leads to.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Role {
     Store,
-    /// A service that gives out credentials; its answers are never shown.
-    Credentials,
+    /// Services that give out credentials; their answers are never shown. The text says why they
+    /// are asked, where nothing but the lack of all else led there.
+    Credentials(String),
 }
 
 impl fmt::Debug for Wire {
@@ -112,15 +113,28 @@ impl Wire {
         backend: &'static str,
         telemetry: Arc<Telemetry>,
         advice: &'static Advice,
+        tried: String,
     ) -> Self {
         let (pages, region, hidden) = Default::default();
-        let role = Role::Credentials;
+        let role = Role::Credentials(tried);
         Self(Arc::new(Shared { client, backend, telemetry, pages, region, hidden, advice, role }))
     }
 
     /// The bucket's region by the last refusal that named one.
     pub(super) fn take_region(&self) -> Option<String> {
         self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A service of credentials that is not there means that there are none.
+    fn unreached(&self, error: HttpError, host: &str) -> HttpError {
+        let Role::Credentials(tried) = &self.0.role else { return error };
+        let fault = fault::explain(&error);
+        let cause = format!("{host}, which gives out credentials: {}", fault.cause);
+        if tried.is_empty() {
+            return Fault { cause, ..fault }.into_http(true);
+        }
+        let fault = Fault::new(ErrorClass::Config, format!("{tried}; {cause}"), "");
+        Fault { advice: self.0.advice.auth.into(), ..fault }.into_http(false)
     }
 
     async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
@@ -167,17 +181,19 @@ impl HttpService for Wire {
             query.split('&').any(|part| matches!(part, "list-type=2" | "comp=list"))
         });
         let operation = match request.method().as_str() {
-            _ if self.0.role == Role::Credentials => Operation::Credentials,
+            _ if self.0.role != Role::Store => Operation::Credentials,
             "HEAD" => Operation::Stat,
             _ if lists => Operation::List,
             _ => Operation::Get,
         };
         let Shared { telemetry, backend, .. } = &*self.0;
         let mut count = Count::begin(telemetry, backend, operation);
-        let response = HttpService::call(&*self.0.client, request).await?;
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let response = HttpService::call(&*self.0.client, request).await;
+        let response = response.map_err(|error| self.unreached(error, &host))?;
         if !response.status().is_success() && operation == Operation::Credentials {
             let status = response.status().as_u16();
-            let cause = format!("the service that gives out credentials: HTTP status {status}");
+            let cause = format!("{host}, which gives out credentials: HTTP status {status}");
             let fault = self.0.advice.complete(Fault::new(ErrorClass::Auth, cause, ""));
             return Err(fault.into_http(status >= 500));
         }

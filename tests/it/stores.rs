@@ -23,6 +23,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 
 mod cloud;
+mod credentials;
 mod faults;
 mod rclone;
 mod rest;
@@ -394,8 +395,7 @@ async fn variables_and_options_are_restics() {
     }
     let config = StoreErrorKind::Failed(ErrorClass::Config);
     for (variables, options, word) in [
-        (&[][..], &[][..], "neither AWS_ACCESS_KEY_ID"),
-        (&[KEY], &[], "AWS_SECRET_ACCESS_KEY is not"),
+        (&[KEY][..], &[][..], "AWS_SECRET_ACCESS_KEY is not"),
         (&[KEY, SECRET], &[("s3.bucket-lookup", "x")][..], "s3.bucket-lookup"),
         (&[KEY, SECRET], &[("s3.bucket-lookupp", "dns")], "no such option"),
         (&[KEY, SECRET], &[("s3.region", "eu west\u{e9}")], "is no region"),

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::server::{descendants, signal};
+use super::server::{descendants, signal, stop};
 use super::*;
 
 const CAN: Can = Can {
@@ -102,7 +102,7 @@ async fn an_rclone_that_ends_or_hangs_is_started_anew() {
     opened.store.list("locks").await.expect("lists");
     let [second] = remote.programs()[..] else { panic!("not one program") };
     assert_ne!(first, second);
-    signal(second, rustix::process::Signal::STOP);
+    stop(second);
     let error = opened.store.list("locks").await.expect_err("hangs");
     expect(&error, ErrorClass::Timeout, &["list locks", "rclone:store:repo"]);
     while opened.store.list("locks").await.is_err() {}
