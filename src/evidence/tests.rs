@@ -86,9 +86,9 @@ fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
             }
             Err(class) => Err(ScanError::new(*class, "list locks/", "no route to host", "")),
         };
-        let target = spec().name;
+        let spec = Arc::new(spec());
         let took = Duration::from_secs(1);
-        tracker.apply(Scan { target, started_at: now, ended_at: now, took, outcome });
+        tracker.apply(Scan { spec, started_at: now, ended_at: now, took, outcome });
     }
     (Arc::clone(&tracker.status().targets[&spec().name]), now)
 }
@@ -202,6 +202,14 @@ fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
          44 min behind; do not unlock"
     );
     assert_eq!(findings[1].next_step, Some(ps("h")));
+}
+
+#[test]
+fn a_clock_behind_stays_in_doubt_however_long_nobody_looked() {
+    let file = vec![exclusive("h", 28 * MIN - 50 * MIN)];
+    let findings = found(&[(0, Ok(vec![])), (29 * MIN, Ok(file.clone())), (31 * MIN, Ok(file))]);
+    let steps: Vec<_> = findings.iter().filter_map(|f| f.next_step.as_deref()).collect();
+    assert!(steps.iter().all(|step| !step.contains("unlock")), "{steps:?}");
 }
 
 #[test]

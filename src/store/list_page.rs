@@ -138,11 +138,11 @@ impl Walk {
         let parent = self.open.last().map(|(name, ..)| name.as_slice());
         match (self.open.len() - usize::from(self.azure && self.open.len() > 1), name.as_slice()) {
             (1, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
-            (1, b"NextContinuationToken" | b"NextMarker") => {
-                // S3 has a NextMarker too, which is of no use for the next request.
-                if self.azure == (name == b"NextMarker") {
-                    self.token = text(&body[content]);
-                }
+            // S3 has a NextMarker too, which is of no use for the next request.
+            (1, b"NextContinuationToken" | b"NextMarker")
+                if self.azure == (name == b"NextMarker") =>
+            {
+                self.token = text(&body[content]);
             }
             (2, b"Key" | b"Prefix" | b"Name")
                 if matches!(

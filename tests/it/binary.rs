@@ -308,3 +308,108 @@ fn the_demo_prints_metrics_of_every_kind_and_leaves_nothing_behind() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_reload_keeps_what_did_not_change_and_a_broken_file_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, password) = repository(folder.path());
+    let config = folder.path().join("lock_exporter.yml");
+    let target = |name: &str| {
+        format!(
+            "  - {{name: {name}, restic: {{repository: {root:?}, password_file: {password:?}}}}}\n"
+        )
+    };
+    std::fs::write(&config, format!("targets:\n{}", target("one"))).unwrap();
+    let flag = format!("--config.file={}", config.display());
+    let serving = Serving::start(&[&flag, "--web.enable-lifecycle"]);
+    let metrics = serving.metrics_with("hostname=\"prune01\"");
+    let of = |metrics: &str, name: &str| {
+        metrics.lines().find(|line| line.starts_with(name)).map(str::to_owned)
+    };
+    let since = of(&metrics, "lock_hold_since_timestamp_seconds{target=\"one\"").unwrap();
+
+    let two = format!("targets:\n{}{}", target("one"), target("two"));
+    std::fs::write(&config, two).unwrap();
+    let (head, body) = serving.ask("POST /-/reload");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
+    let metrics = serving.metrics_with("lock_scans_total{target=\"two\"");
+    assert_eq!(
+        of(&metrics, "lock_hold_since_timestamp_seconds{target=\"one\""),
+        Some(since.clone())
+    );
+
+    let broken = format!("targets:\n{}  - {{name: {PASSWORD}, no: 1}}\n", target("two"));
+    std::fs::write(&config, broken).unwrap();
+    let (head, body) = serving.ask("PUT /-/reload");
+    assert!(head.starts_with("HTTP/1.1 500"), "{head}");
+    assert!(body.contains("unknown key"), "{body}");
+    let metrics = serving.metrics_with("lock_exporter_config_last_reload_successful 0");
+    assert_eq!(of(&metrics, "lock_hold_since_timestamp_seconds{target=\"one\""), Some(since));
+    assert!(metrics.contains("target=\"two\""));
+
+    std::fs::write(&config, format!("targets:\n{}", target("two"))).unwrap();
+    let pid = rustix::process::Pid::from_child(&serving.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let metrics = serving.metrics_with("lock_exporter_targets{source=\"restic\"} 1");
+    assert!(!metrics.contains("target=\"one\""), "{metrics}");
+    serving.metrics_with("lock_exporter_config_last_reload_successful 1");
+    let (head, _) = serving.ask("GET /-/reload");
+    assert!(head.contains("405") && head.contains("allow: POST, PUT"), "{head}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+#[test]
+fn reloading_over_http_must_be_allowed() {
+    let serving = Serving::start(&["-r", "/nonexistent"]);
+    let (head, body) = serving.ask("POST /-/reload");
+    assert!(head.starts_with("HTTP/1.1 403") && body.contains("--web.enable-lifecycle"), "{head}");
+}
+
+#[test]
+fn a_configuration_can_be_checked_without_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("lock_exporter.yml");
+    let flag = format!("--config.file={}", config.display());
+    let check = |yaml: &str| {
+        std::fs::write(&config, yaml).unwrap();
+        let output = run(&["--config.check", &flag]);
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let good = "targets: [{name: a, restic: {repository: /srv/a}}]";
+    assert_eq!(check(good), (Some(0), "1 targets, nothing wrong\n".into()));
+    let (code, said) = check(
+        "targets: [{name: a, restic: {repository: /srv/a, password_file: /nonexistent/p, \
+         cacert: /nonexistent/c, env_dir: /nonexistent/d}}]",
+    );
+    assert_eq!(code, Some(1));
+    for path in ["/nonexistent/p", "/nonexistent/c", "/nonexistent/d"] {
+        assert!(said.contains(path), "{said}");
+    }
+}
+
+#[test]
+fn the_health_of_a_running_exporter_can_be_asked_for() {
+    let serving = Serving::start(&["-r", "/nonexistent"]);
+    let ask = |port: u16| {
+        let address = format!("127.0.0.1:{port}");
+        let output = program()
+            .arg("healthcheck")
+            .env("LOCK_EXPORTER_WEB_LISTEN_ADDRESS", address)
+            .output()
+            .unwrap();
+        output.status.code()
+    };
+    assert_eq!(ask(serving.address.port()), Some(0));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(ask(closed.port()), Some(1));
+}
+
+#[test]
+fn manual_and_completions_name_the_flags() {
+    for arguments in [&["man"][..], &["completions", "bash"], &["completions", "zsh"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        let said = text(&output.stdout).replace("\\-", "-");
+        assert!(said.contains("web.listen-address"), "{arguments:?}: {said}");
+    }
+}

@@ -5,7 +5,7 @@
 # into $TOOLS and change nothing outside it. Everything is kept, so a second run downloads nothing.
 # Each function returns non-zero when something required is missing.
 
-DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck
+DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
   openssh-server openssh-client rclone apache2-utils)
 
 # The packages of this machine's own Debian release.
@@ -13,6 +13,7 @@ install_debian() {
   local missing=() package wanted=("${DEBIAN_PACKAGES[@]}")
   # Debian's own Python comes without what makes virtual environments.
   python3 -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3 python3-venv)
+  command -v npm >/dev/null || wanted+=(npm)
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
       || missing+=("$package")

@@ -43,8 +43,6 @@ struct KeySeen {
     /// The same one look before: of two holds one may be missed once.
     since_before: BTreeSet<Timestamp>,
     first: i64,
-    /// It had more than one hold at some time.
-    split: bool,
     /// Whether it had more than one hold in each of the last three looks that returned it.
     parts: [bool; 3],
 }
@@ -309,9 +307,8 @@ impl Oracle {
     ) -> Checked {
         let since: BTreeSet<_> = holds.iter().map(|hold| hold.held_since).collect();
         let earliest = *since.first().ok_or("no hold")?;
-        let split = holds.len() > 1 || self.keys.get(key).is_some_and(|known| known.split);
-        // Behind a sealed file nobody knows which of two holds of a key was refreshed.
-        let mixed = (split || world.sharing(key) > 1) && self.hidden_lately();
+        // Behind a sealed file nobody knows which of the holds of a key was refreshed.
+        let mixed = self.hidden_lately();
         match self.keys.get_mut(key) {
             Some(known) => {
                 ensure!(
@@ -322,14 +319,13 @@ impl Oracle {
                     "{key} is held since {earliest}, before it was {:?}",
                     known.since
                 );
-                if known.since.is_empty() || known.parts[0] {
+                if known.since.is_empty() || known.parts[0] || mixed {
                     // While it was sealed nobody could follow it over its refreshes; of two holds
                     // the older may have ended.
                     known.first = found.ended;
                 }
                 known.since_before = std::mem::replace(&mut known.since, since);
                 known.parts = [holds.len() > 1, known.parts[0], known.parts[1]];
-                known.split = split;
                 known.look = self.looks;
                 ensure!(
                     mixed || earliest <= moment(known.first),
