@@ -188,7 +188,7 @@ pub struct Hold {
     /// Set when its process is proven gone.
     pub gone: Option<GoneReason>,
     /// Its last refresh gave a new file the same time as before: restic up to 0.9.6 does so (its
-    /// changelog 0.10.0, issue 2390), and its live locks look stale to every other restic.
+    /// changelog 0.10.0, #2390), and its live locks look stale to every other restic.
     pub keeps_old_time: bool,
 }
 

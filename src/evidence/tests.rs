@@ -86,9 +86,9 @@ fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
             }
             Err(class) => Err(ScanError::new(*class, "list locks/", "no route to host", "")),
         };
-        let target = spec().name;
+        let spec = Arc::new(spec());
         let took = Duration::from_secs(1);
-        tracker.apply(Scan { target, started_at: now, ended_at: now, took, outcome });
+        tracker.apply(Scan { spec, started_at: now, ended_at: now, took, outcome });
     }
     (Arc::clone(&tracker.status().targets[&spec().name]), now)
 }
@@ -202,6 +202,14 @@ fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
          44 min behind; do not unlock"
     );
     assert_eq!(findings[1].next_step, Some(ps("h")));
+}
+
+#[test]
+fn a_clock_behind_stays_in_doubt_however_long_nobody_looked() {
+    let file = vec![exclusive("h", 28 * MIN - 50 * MIN)];
+    let findings = found(&[(0, Ok(vec![])), (29 * MIN, Ok(file.clone())), (31 * MIN, Ok(file))]);
+    let steps: Vec<_> = findings.iter().filter_map(|f| f.next_step.as_deref()).collect();
+    assert!(steps.iter().all(|step| !step.contains("unlock")), "{steps:?}");
 }
 
 #[test]
@@ -409,6 +417,56 @@ fn two_living_holders_one_exclusive_are_a_conflict_unless_one_is_just_trying() {
     // A dead exclusive lock beside a living one is stuck, no conflict.
     let findings = found(&[(0, Ok(vec![exclusive("a", -9 * H), exclusive("b", -60)]))]);
     assert!(findings.iter().all(|finding| finding.topic != Topic::Conflict));
+}
+
+#[test]
+fn two_exclusive_locks_of_two_hosts_are_a_conflict() {
+    let both = vec![exclusive("a", -60), exclusive("b", -30)];
+    check(
+        &[(0, Ok(both.clone())), (60, Ok(both))],
+        (
+            Severity::Critical,
+            Topic::Conflict,
+            "conflict: 2 holders are alive at once and one of them is exclusive; somebody removed \
+             a living lock, or the storage lists late",
+            Some(&ps("a")),
+        ),
+    );
+}
+
+#[test]
+fn a_holder_past_its_deadline_is_likely_lost_and_not_yet_to_be_unlocked() {
+    for (age, said) in [
+        (7 * MIN, "shared, overdue: last refresh 7 min ago"),
+        (
+            25 * MIN,
+            "shared, very likely lost: last refresh 25 min ago; its host sleeps, it hangs, or it \
+             died",
+        ),
+        // Stuck and stale are what is over the limit, not what is at it.
+        (
+            30 * MIN,
+            "shared, very likely lost: last refresh 30 min ago; its host sleeps, it hangs, or it \
+             died",
+        ),
+    ] {
+        check(
+            &[(0, Ok(vec![shared("h", -age)]))],
+            (Severity::Ok, Topic::Alive, said, Some(&ps("h"))),
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_lock_says_so() {
+    let mut lock = lock("h", LockMode::Shared, Some(-9 * H), None);
+    lock.doubt = Some("a snapshot, for it names no process");
+    let findings = found(&[(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+    assert!(
+        findings[0]
+            .evidence
+            .ends_with("; probably not a lock at all: a snapshot, for it names no process")
+    );
 }
 
 #[test]

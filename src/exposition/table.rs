@@ -65,25 +65,26 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }
         }
-        if let Some(seen) = row.target.seen() {
-            if seen.facts.sealed {
-                line(
-                    &mut out,
-                    format_args!(
-                        "{:10}no password given: count, size and age are known, mode and holder are not",
-                        ""
-                    ),
-                );
-            }
-            if seen.ignored.count > 0 {
-                let examples = seen.ignored.examples.join(", ");
-                let count = seen.ignored.count;
-                line(
-                    &mut out,
-                    format_args!("{:10}{count} names that are no locks: {examples}", ""),
-                );
-            }
+        if let Some(seen) = row.target.seen()
+            && seen.ignored.count > 0
+        {
+            let examples = seen.ignored.examples.join(", ");
+            let count = seen.ignored.count;
+            let what = "names that are no locks";
+            line(&mut out, format_args!("{:10}{count} {what}: {examples}", ""));
         }
+    }
+    let sealed = |row: &&Row<'_>| row.target.seen().is_some_and(|seen| seen.facts.sealed);
+    match rows.iter().filter(sealed).count() {
+        0 => {}
+        count => line(
+            &mut out,
+            format_args!(
+                "\n{count} of {} targets were read without a password: count, size and age of \
+                 locks are known, mode and holder are not.",
+                rows.len()
+            ),
+        ),
     }
     out
 }

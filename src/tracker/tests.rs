@@ -89,10 +89,10 @@ impl Watch {
     }
 
     fn scan(&mut self, seconds: i64, outcome: Result<Look, ScanError>) -> Vec<LockEvent> {
-        let target = TargetName::new("t").unwrap();
+        let spec = Arc::new(spec("t", "/srv/t"));
         let took = Duration::from_secs(1);
         let (started_at, ended_at) = (at(seconds - 1), at(seconds));
-        self.0.apply(Scan { target, started_at, ended_at, took, outcome })
+        self.0.apply(Scan { spec, started_at, ended_at, took, outcome })
     }
 
     /// A look that ends at `seconds` and began one second before.
@@ -384,6 +384,17 @@ fn a_refresh_goes_on_with_the_look_alike_whose_file_is_gone() {
 }
 
 #[test]
+fn a_clock_that_is_put_right_between_two_leftovers_makes_no_gap() {
+    let mut watch = Watch::new();
+    watch.look(0, &[]);
+    let files = [shared("a", "p", 30 - 2 * H), shared("b", "p", 330)];
+    watch.look(60, &files[..1]);
+    for seconds in [360, 420, 480] {
+        assert_eq!(watch.look(seconds, &files).holds.len(), 1);
+    }
+}
+
+#[test]
 fn a_gap_in_which_nobody_looked_shows_no_start() {
     let mut watch = Watch::new();
     watch.look(0, &[]);
@@ -602,7 +613,7 @@ fn a_look_that_cannot_tell_neither_ends_nor_starts_a_run() {
     watch.look(60, &[exclusive("x", "p", 30)]);
     let seen = watch.look(120, &[sealed("z", Some(90))]);
     assert_eq!(seen.blocked_since, PerMode { exclusive: Some(at(-60)), shared: None });
-    let seen = watch.look(180, &[exclusive("x", "p", 30)]);
+    let seen = watch.look(180, &[exclusive("y", "q", 170)]);
     assert_eq!(seen.blocked_since.shared, Some(at(30)));
 }
 
@@ -840,11 +851,15 @@ fn a_thousand_names_come_and_go_without_a_trace() {
 #[test]
 fn targets_come_change_and_go() {
     let mut tracker = Tracker::new(source::policy, HOLD);
-    tracker.retarget(&TargetSet::new([spec("a", "/srv/a"), spec("b", "/srv/b"), spec("c", "/c")]));
+    tracker.retarget(&TargetSet::new([
+        spec("a", "/srv/a"),
+        spec("b", "/srv/b"),
+        spec("c", "/srv/c"),
+    ]));
     for name in ["a", "b", "c", "elsewhere"] {
         let entries = vec![exclusive("f", "p", 0)];
         tracker.apply(Scan {
-            target: TargetName::new(name).unwrap(),
+            spec: Arc::new(spec(name, &format!("/srv/{name}"))),
             started_at: at(0),
             ended_at: at(1),
             took: Duration::from_secs(1),
@@ -865,5 +880,16 @@ fn targets_come_change_and_go() {
     assert_eq!(b.counters.scans, 0);
     assert!(matches!((&b.phase, &d.phase), (Phase::Pending, Phase::Pending)));
     assert!(status.revision > before.revision);
+    // A scan that was on its way when `b` moved tells nothing of where it is now.
+    let events = tracker.apply(Scan {
+        spec: Arc::new(spec("b", "/srv/b")),
+        started_at: at(0),
+        ended_at: at(1),
+        took: Duration::from_secs(1),
+        outcome: Ok(Look::default()),
+    });
+    assert!(events.is_empty());
+    let b = &tracker.status().targets[&TargetName::new("b").unwrap()];
+    assert!(matches!(b.phase, Phase::Pending));
     assert_eq!(before.targets.len(), 3, "a picture handed out never changes");
 }

@@ -194,7 +194,7 @@ async fn ours(root: &Path) -> BTreeMap<String, (View, String)> {
     spec.timeout = std::time::Duration::from_secs(120);
     let reader: Box<dyn LockSource> = source::open(&spec, &app::context());
     reader.ready().await;
-    let scan = scanner::scan(&spec, &*reader).await;
+    let scan = scanner::scan(&std::sync::Arc::new(spec.clone()), &*reader).await;
     let look = scan.outcome.unwrap();
     assert!(!look.facts.sealed);
     look.entries

@@ -28,7 +28,8 @@ pub enum Trouble {
     Failed(ScanError),
     /// An older error stands; nothing new was learned about the backend.
     Standing(ScanError),
-    /// Another repository has taken the place of the one that was opened.
+    /// Another repository has taken the place of the one that was opened, or the same one in
+    /// another layout.
     MadeAnew,
 }
 
@@ -102,12 +103,9 @@ impl Inner {
         let mut vanished = 0;
         if !gone.is_empty() {
             found = self.list(repository, false).await?;
-            let again;
-            let first = gone;
-            (entries, again) = self.open_new(&reader, &found.files).await?;
             let listed: HashSet<&LockId> = found.files.iter().map(|stub| &stub.id).collect();
-            vanished = first.iter().filter(|stub| !listed.contains(&stub.id)).count();
-            gone = again;
+            vanished = gone.iter().filter(|stub| !listed.contains(&stub.id)).count();
+            (entries, gone) = self.open_new(&reader, &found.files).await?;
         }
         let mut state = self.state();
         let now = Instant::now();

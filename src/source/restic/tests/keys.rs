@@ -300,3 +300,18 @@ async fn bad_key_files_do_not_use_up_the_keys_that_are_tried() {
     assert_eq!(error.class, ErrorClass::Damaged);
     assert!(error.to_string().contains("400 more were not tried"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_mended_password_is_tried_after_a_minute_and_then_ever_less_often() {
+    let fixture = Fixture::new(Opener::Password(Secret::new("wrong")));
+    fixture.error().await;
+    for minutes in [1, 2, 4, 8, 10, 10] {
+        fixture.store.requests();
+        tokio::time::advance(Duration::from_secs(minutes * 60 - 1)).await;
+        fixture.error().await;
+        assert_eq!(fixture.store.requests(), [""; 0], "before {minutes} min");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        fixture.error().await;
+        assert_ne!(fixture.store.requests(), [""; 0], "after {minutes} min");
+    }
+}
