@@ -31,6 +31,7 @@ ROUNDS = 5
 LOCKS = 20
 WARM_SCANS = 10
 FLEET, FLEET_LOCKS = 1_000, 10
+SCRAPES = 40
 MIB = 1 << 20
 
 
@@ -201,6 +202,9 @@ def fleet(folder: Path, program: str) -> list[Row]:
 
         servers.wait_for("the first look at every repository", all_seen)
         memory = resident(running)
+        for _ in range(SCRAPES):
+            running.page()
+        scraped = resident(running)
     what = f"{FLEET:,} local repositories × {FLEET_LOCKS} locks"
     return [
         Row(
@@ -216,6 +220,12 @@ def fleet(folder: Path, program: str) -> list[Row]:
             f"{memory / MIB:.0f} MiB",
             "≤ 64 MiB",
             memory <= 64 * MIB,
+        ),
+        Row(
+            f"the same after {SCRAPES} scrapes without compression",
+            f"{scraped / MIB:.0f} MiB",
+            "≤ 64 MiB",
+            scraped <= 64 * MIB,
         ),
     ]
 

@@ -334,6 +334,7 @@ pub async fn run<'a>(
         settings: settings_now.clone(),
         telemetry: context.telemetry.clone(),
         process,
+        renderer: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
