@@ -376,6 +376,7 @@ pub async fn run<'a>(
         settings: settings_now.clone(),
         telemetry: context.telemetry.clone(),
         process,
+        renderer: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
