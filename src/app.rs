@@ -24,11 +24,11 @@ use crate::label::{self, LabelRules};
 use crate::location::Location;
 use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
-use crate::scanner::{Open, Scanner};
+use crate::scanner::{Open, Scanner, moment};
 use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
-use crate::status::Status;
+use crate::status::{ClockStep, Status};
 use crate::store::BACKENDS;
 use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
 use crate::telemetry::Telemetry;
@@ -41,6 +41,8 @@ const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_e
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
+/// So often is looked whether the clock was stepped, also when nothing is scanned.
+const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
 /// How a command ends when it does not succeed.
 #[derive(Debug)]
@@ -438,9 +440,12 @@ async fn track(
     publish: watch::Sender<Status>,
 ) {
     let mut batch = Vec::new();
+    let mut ticks = tokio::time::interval(CLOCK_EVERY);
     loop {
+        follow_clock(&mut tracker);
         publish.send_replace(tracker.status());
         tokio::select! {
+            _ = ticks.tick() => {}
             Ok(()) = settings.changed() => {
                 tracker.hold_for(settings.borrow_and_update().rules.hold);
             }
@@ -455,11 +460,25 @@ async fn track(
                 if taken == 0 {
                     return;
                 }
+                follow_clock(&mut tracker);
                 for scan in batch.drain(..) {
                     tracker.apply(scan);
                 }
             }
         }
+    }
+}
+
+/// Tells the tracker what time it is, so that it notices when the clock is stepped.
+fn follow_clock(tracker: &mut Tracker) {
+    let (wall, boot) = moment();
+    if let Some(by) = tracker.clock(wall, boot) {
+        tracing::warn!(
+            seconds = by.as_secs_f64(),
+            "this machine's clock was stepped; times in memory follow it, ages by the clocks of \
+             lock holders and storages are not reliable for {} minutes",
+            ClockStep::SPOILS.as_mins()
+        );
     }
 }
 

@@ -27,7 +27,11 @@ impl Memory {
         for seen in &entries {
             if let LockEntry::Readable(lock) = &seen.entry {
                 let hold = self.names.get(&lock.stub.id).and_then(|name| name.hold);
-                let written = Written { at: seen.refreshed_at(), own: seen.entry.refreshed_at() };
+                let written = Written {
+                    at: seen.refreshed_at(),
+                    by: seen.written_by(),
+                    own: seen.entry.refreshed_at(),
+                };
                 let file = File { seen, lock, written, hold };
                 by_key.entry(&lock.key).or_default().push(file);
             }
