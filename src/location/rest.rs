@@ -1,4 +1,4 @@
-//! `rest:` strings: a URL, of a host or of a Unix socket (restic `internal/backend/rest/config.go`).
+//! `rest:` repository strings: URLs, credentials in them, and the sockets behind `http+unix`.
 
 use std::fmt;
 
