@@ -20,7 +20,7 @@ mod words;
 
 pub use steps::Step;
 pub use view::Evidence;
-pub use words::{in_words, quoted};
+pub use words::{in_words, lasting, quoted};
 
 use words::{ago, plain};
 
@@ -80,7 +80,7 @@ pub enum Topic {
     Empty,
     /// Two holders at once that exclude each other.
     Conflict,
-    /// Lock times and storage times differ.
+    /// Lock times and storage times differ, or this machine's clock was stepped.
     ClockSkew,
     /// The target could not be looked at.
     NotSeen,
@@ -229,11 +229,10 @@ impl Evidence<'_> {
         }
         let limit = of_mode(&spec.hold_limit, hold.mode);
         if let Some(limit) = limit.filter(|limit| self.over(hold.held_since, Some(*limit))) {
-            let held = in_words(self.since(hold.held_since));
-            let at_least = if hold.since_is_exact { "" } else { "at least " };
             let evidence = format!(
-                "held over its limit: {} for {at_least}{held}, the limit is {}",
+                "held over its limit: {} for {}, the limit is {}",
                 hold.mode.as_str(),
+                self.held(hold),
                 in_words(signed(limit))
             );
             findings.push(finding(Severity::Warning, Topic::HeldTooLong, evidence));
@@ -246,11 +245,15 @@ impl Evidence<'_> {
         let Holder { hostname, username, pid, .. } = &hold.holder;
         let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
         let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
-        let at_least = if hold.since_is_exact { "" } else { "at least " };
-        let held = in_words(self.since(hold.held_since));
-        let mode = hold.mode.as_str();
+        let (mode, held) = (hold.mode.as_str(), self.held(hold));
         let (user, host) = (name(username), name(hostname));
-        format!("{mode} lock of {user}@{host}{pid}, held for {at_least}{held}")
+        format!("{mode} lock of {user}@{host}{pid}, held for {held}")
+    }
+
+    /// For how long it is held.
+    fn held(&self, hold: &Hold) -> String {
+        let at_least = if hold.since_is_exact { "" } else { "at least " };
+        lasting(at_least, self.since(hold.held_since), self.since(hold.surely_since))
     }
 
     /// One file that belongs to no known holder.
@@ -276,6 +279,7 @@ impl Evidence<'_> {
     /// What no single file shows.
     fn of_target(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
+        findings.extend(self.stepped());
         findings.extend(self.conflict());
         findings.extend(LockMode::ALL.into_iter().filter_map(|mode| self.blocked(mode)));
         if let Some(skew) = self.seen.clock_skew
@@ -299,12 +303,24 @@ impl Evidence<'_> {
         findings
     }
 
+    /// This machine's own clock was stepped.
+    fn stepped(&self) -> Option<Finding> {
+        let step = self.recent_step().filter(|step| step.by.unsigned_abs() > SKEW_MAX)?;
+        let evidence = format!(
+            "this machine's clock {}; ages by other clocks are not reliable until the next \
+             refresh",
+            self.jumped(step)
+        );
+        let step = Step { note: None, line: Some("date -u   # on this machine".to_string()) };
+        Some(Finding::new(Severity::Warning, Topic::ClockSkew, evidence).then(step))
+    }
+
     /// An exclusive holder beside another one, both alive, neither just trying.
     fn conflict(&self) -> Option<Finding> {
         let alive = |hold: &&Hold| {
             self.newest(hold).is_some_and(|newest| {
                 !self.verdict(newest).is_stale()
-                    && self.since(hold.held_since) > signed(CREATION_RACE)
+                    && self.since(hold.surely_since) > signed(CREATION_RACE)
             })
         };
         let alive: Vec<_> = self.seen.holds.iter().filter(alive).collect();
@@ -324,16 +340,18 @@ impl Evidence<'_> {
     /// New work of one mode is refused for longer than the work of the other mode may take.
     fn blocked(&self, mode: LockMode) -> Option<Finding> {
         let limits = &self.target.spec.hold_limit;
-        let (since, limit) = match mode {
-            LockMode::Exclusive => (self.seen.blocked_since.exclusive?, limits.shared?),
-            LockMode::Shared => (self.seen.blocked_since.shared?, limits.exclusive?),
+        let since = of_mode(&self.seen.blocked_since, mode)?;
+        let surely = of_mode(&self.seen.blocked_surely_since, mode).unwrap_or(since);
+        let limit = match mode {
+            LockMode::Exclusive => limits.shared?,
+            LockMode::Shared => limits.exclusive?,
         };
         self.over(since, Some(limit)).then(|| {
             let evidence = format!(
-                "blocked over its limit: new {} locks were refused at every look for {}, the \
-                 limit is {}",
+                "blocked over its limit: as far as was seen, new {} locks are refused for {}, \
+                 the limit is {}",
                 mode.as_str(),
-                in_words(self.since(since)),
+                lasting("", self.since(since), self.since(surely)),
                 in_words(signed(limit))
             );
             let finding = Finding::new(Severity::Warning, Topic::BlockedTooLong, evidence);
@@ -346,10 +364,10 @@ impl Evidence<'_> {
     }
 }
 
-fn of_mode(limits: &PerMode<Option<Duration>>, mode: LockMode) -> Option<Duration> {
+fn of_mode<T: Copy>(pair: &PerMode<Option<T>>, mode: LockMode) -> Option<T> {
     match mode {
-        LockMode::Exclusive => limits.exclusive,
-        LockMode::Shared => limits.shared,
+        LockMode::Exclusive => pair.exclusive,
+        LockMode::Shared => pair.shared,
     }
 }
 

@@ -219,8 +219,9 @@ pub fn judge_entry(
     }
 }
 
-/// `age` is by another's clock, which may be wrong, `seen_for` by our own.
-fn by_silence(age: SignedDuration, seen_for: SignedDuration, policy: &LeasePolicy) -> Verdict {
+/// What a lock's silence amounts to: `age` is by another's clock, which may be wrong, `seen_for`
+/// by our own.
+pub fn by_silence(age: SignedDuration, seen_for: SignedDuration, policy: &LeasePolicy) -> Verdict {
     let stale = signed(policy.stale_limit);
     let silence = age.max(seen_for);
     if age > stale {

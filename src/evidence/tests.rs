@@ -11,6 +11,8 @@ use crate::source;
 use crate::target::*;
 use crate::tracker::Tracker;
 
+mod clocks;
+
 const MIN: i64 = 60;
 const H: i64 = 3600;
 const HOLD: Duration = Duration::from_secs(900);
@@ -74,11 +76,17 @@ type Outcome = Result<Vec<LockEntry>, ErrorClass>;
 
 /// The target after some looks, and when the last one ended.
 fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
+    let looks: Vec<_> = looks.iter().map(|(at, outcome)| (*at, 0, outcome.clone())).collect();
+    after_steps(&looks)
+}
+
+/// The same when the exporter's clock is off by so many seconds at each look.
+fn after_steps(looks: &[(i64, i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
     let mut tracker = Tracker::new(source::policy, HOLD);
     tracker.retarget(&TargetSet::new([spec()]));
     let mut now = at(0);
-    for (seconds, outcome) in looks {
-        now = at(*seconds);
+    for (seconds, off, outcome) in looks {
+        now = at(*seconds + *off);
         let outcome = match outcome {
             Ok(entries) => {
                 let entries = entries.clone();
@@ -88,14 +96,18 @@ fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
         };
         let spec = Arc::new(spec());
         let took = Duration::from_secs(1);
-        let boot = Duration::from_secs(now.as_second().unsigned_abs());
+        let boot = Duration::from_secs(at(*seconds).as_second().unsigned_abs());
         tracker.apply(Scan { spec, started_at: now, ended_at: now, boot, took, outcome });
     }
     (Arc::clone(&tracker.status().targets[&spec().name]), now)
 }
 
 fn found(looks: &[(i64, Outcome)]) -> Vec<Finding> {
-    let (target, now) = after(looks);
+    safe(after(looks))
+}
+
+/// The findings, none of which can do harm where it is shown or copied to.
+fn safe((target, now): (Arc<TargetStatus>, Timestamp)) -> Vec<Finding> {
     let findings = findings(&target, now, HOLD);
     for Finding { evidence, note, next_step, .. } in &findings {
         for text in [Some(evidence), note.as_ref(), next_step.as_ref()].into_iter().flatten() {

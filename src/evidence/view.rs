@@ -8,7 +8,7 @@ use crate::judge::{self, StaleReason, Verdict};
 use crate::lock::{
     GoneReason, LeasePolicy, Lock, LockEntry, LockId, LockMode, SealedWhy, Stub, UnreadableWhy,
 };
-use crate::status::{Hold, Seen, SeenEntry, TargetStatus};
+use crate::status::{ClockStep, Hold, Seen, SeenEntry, TargetStatus};
 
 /// What the last successful look shows about one target. Make it once for all its files.
 #[derive(Debug)]
@@ -29,10 +29,22 @@ impl<'a> Evidence<'a> {
         let location = quoted(&target.spec.location());
         let mut this = Self { target, seen, policy: &target.policy, location, endangered: None };
         this.endangered = seen.entries.iter().find(|entry| match &entry.entry {
-            LockEntry::Readable(_) => this.verdict(entry).is_stale() && !this.is_dead(entry),
+            LockEntry::Readable(_) => this.may_be_stale(entry) && !this.is_dead(entry),
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
         });
         this
+    }
+
+    /// Whether restic takes it for stale on this machine, or on one with another clock that may
+    /// be the right one.
+    fn may_be_stale(&self, entry: &SeenEntry) -> bool {
+        let limit = signed(self.policy.stale_limit);
+        let stepped = self.recent_step().map_or(SignedDuration::ZERO, |step| signed(step.together));
+        let old = |own: Timestamp| {
+            let when_stored = entry.entry.stub().stored_at.map(|at| at.duration_since(own));
+            self.since(own).saturating_add(stepped) > limit || when_stored > Some(limit)
+        };
+        self.verdict(entry).is_stale() || entry.entry.refreshed_at().is_some_and(old)
     }
 
     /// The verdict on one file as of the look.
@@ -57,20 +69,45 @@ impl<'a> Evidence<'a> {
         self.since(time) > signed(self.policy.stale_limit)
     }
 
+    /// The last step of this machine's clock, as long as it spoils ages by other clocks.
+    pub(super) fn recent_step(&self) -> Option<ClockStep> {
+        self.target.clock_step.filter(|step| self.since(step.at) <= ClockStep::SPOILS)
+    }
+
+    /// `jumped 31 min forward 2 min ago`.
+    pub(super) fn jumped(&self, step: ClockStep) -> String {
+        let side = if step.by.is_negative() { "back" } else { "forward" };
+        let when = self.since(step.at).max(SignedDuration::ZERO);
+        format!("jumped {} {side} {}", in_words(step.by), ago(when))
+    }
+
+    /// Whether a time of another clock is so old that no step of this machine's clock explains it.
+    fn is_old_by_any_clock(&self, time: Timestamp) -> bool {
+        let stepped = self.recent_step().map_or(SignedDuration::ZERO, |step| signed(step.together));
+        self.since(time) > signed(self.policy.stale_limit).saturating_add(stepped)
+    }
+
     /// Whether the evidence says that nobody refreshes this lock any more: its owner is gone, its
     /// name has been seen for too long, or it is too old by every clock that dates it.
     pub fn is_dead(&self, entry: &SeenEntry) -> bool {
+        let own = entry.entry.refreshed_at();
+        let stored = entry.entry.stub().stored_at;
+        let old = |time: Timestamp| self.is_old_by_any_clock(time);
         match self.verdict(entry) {
-            Verdict::Stale(StaleReason::Owner(_) | StaleReason::Unrefreshed) => true,
+            Verdict::Stale(StaleReason::Owner(GoneReason::Gone) | StaleReason::Unrefreshed) => true,
+            // When a host booted and a process began is told by this machine's clock.
+            Verdict::Stale(StaleReason::Owner(GoneReason::Rebooted | GoneReason::Reused)) => {
+                self.recent_step().is_none() || self.is_old(entry.first_seen)
+            }
             Verdict::Stale(StaleReason::Age) => {
-                let own = entry.entry.refreshed_at();
-                let stored = entry.entry.stub().stored_at;
-                let old = |time: Timestamp| self.is_old(time);
                 // A time from before a look that did not see the name is proof of a wrong clock.
                 let written = own.or(stored);
-                let is_possible =
-                    |written: Timestamp| entry.not_before.is_none_or(|before| written >= before);
-                old(entry.first_seen)
+                let is_possible = |written: Timestamp| {
+                    // As the clocks were when the name was first seen.
+                    let written = written.checked_add(entry.clock_moved).unwrap_or(written);
+                    entry.not_before.is_none_or(|before| written >= before)
+                };
+                self.is_old(entry.first_seen)
                     || (written.is_some_and(is_possible)
                         && own.is_none_or(old)
                         && stored.is_none_or(old))
@@ -91,7 +128,14 @@ impl<'a> Evidence<'a> {
 
     fn readable(&self, lock: &Lock, entry: &SeenEntry) -> String {
         let mut text = match self.verdict(entry) {
-            Verdict::Stale(StaleReason::Owner(reason)) => owner_gone(reason).to_string(),
+            Verdict::Stale(StaleReason::Owner(reason)) => match self.recent_step() {
+                Some(step) if !self.is_dead(entry) => format!(
+                    "{}, or so it seems: this machine's clock {}; look again before unlocking",
+                    owner_gone(reason),
+                    self.jumped(step)
+                ),
+                Some(_) | None => owner_gone(reason).to_string(),
+            },
             Verdict::Stale(StaleReason::Unrefreshed) => format!(
                 "stale: same file name for {}; restic's own rule does not see it, because the \
                  lock's time is {}",
@@ -128,6 +172,15 @@ impl<'a> Evidence<'a> {
         if self.is_dead(entry) {
             return format!("stale by age: last refresh {} by the holder's clock", ago(age));
         }
+        if let Some(step) = self.recent_step()
+            && !self.is_old_by_any_clock(own)
+        {
+            return format!(
+                "restic's rule says stale on this machine, but its clock {}: ages are not reliable \
+                 until the next refresh; do not unlock",
+                self.jumped(step)
+            );
+        }
         // The clock that contradicts: a look without this name, or the storage.
         let (what, when) = match (entry.not_before, entry.entry.stub().stored_at) {
             (Some(_), _) => ("this name appeared", entry.first_seen),
@@ -162,7 +215,18 @@ impl<'a> Evidence<'a> {
 
     fn alive(&self, lock: &Lock, entry: &SeenEntry, verdict: Verdict) -> String {
         let mode = lock.mode.as_str();
-        let refreshed = ago(self.since(entry.refreshed_at()));
+        // What another clock contradicts is not said.
+        let silence = self.since(entry.written_by());
+        let refreshed = ago(silence);
+        let late = judge::by_silence(silence, self.since(entry.first_seen), self.policy);
+        if matches!(verdict, Verdict::Overdue | Verdict::Doomed) && late == Verdict::Fresh {
+            let own = entry.entry.refreshed_at().map_or(silence, |own| self.since(own));
+            return format!(
+                "{mode} and alive: refreshed {refreshed}; late by the lock's own time alone, which \
+                 is {}",
+                ago(own)
+            );
+        }
         match (verdict, lock.mode) {
             (Verdict::Overdue, _) => format!("{mode}, overdue: last refresh {refreshed}"),
             (Verdict::Doomed, _) => format!(
@@ -194,7 +258,13 @@ impl<'a> Evidence<'a> {
             Verdict::Stale(StaleReason::Unrefreshed) => {
                 format!("; stale: same file name for {}", in_words(self.since(entry.first_seen)))
             }
-            Verdict::Stale(_) => "; stale: no refresh since".to_string(),
+            Verdict::Stale(_) => match self.recent_step() {
+                Some(step) if !self.is_dead(entry) => format!(
+                    "; stale by the storage's time, but this machine's clock {}",
+                    self.jumped(step)
+                ),
+                Some(_) | None => "; stale: no refresh since".to_string(),
+            },
             Verdict::Fresh | Verdict::Overdue | Verdict::Doomed | Verdict::Unjudged => {
                 String::new()
             }

@@ -2,6 +2,8 @@
 
 use jiff::SignedDuration;
 
+use super::{SKEW_MAX, signed};
+
 /// A duration as a person says it: `42 s`, `47 min`, `3 h 5 min`, `33 days`. A negative one is
 /// said without its sign.
 pub fn in_words(duration: SignedDuration) -> String {
@@ -25,6 +27,18 @@ pub fn in_words(duration: SignedDuration) -> String {
 pub(super) fn ago(duration: SignedDuration) -> String {
     let side = if duration.as_secs() < 0 { "ahead" } else { "ago" };
     format!("{} {side}", in_words(duration))
+}
+
+/// How long something lasts: what the times of locks say, and first what no clock contradicts
+/// where that is clearly less. `at_least` is put before a time that is a lower bound.
+pub fn lasting(at_least: &str, said: SignedDuration, surely: SignedDuration) -> String {
+    let never_negative = |time: SignedDuration| in_words(time.max(SignedDuration::ZERO));
+    if said.saturating_sub(surely) > signed(SKEW_MAX) {
+        let (surely, said) = (never_negative(surely), never_negative(said));
+        format!("at least {surely} ({said} by the lock's own time)")
+    } else {
+        format!("{at_least}{}", never_negative(said))
+    }
 }
 
 /// A text as one word of a shell, on one line: as it is when it is harmless, in single quotes,
@@ -95,6 +109,18 @@ mod tests {
             assert!(in_words(extreme).ends_with(" days"));
             ago(extreme);
         }
+    }
+
+    #[test]
+    fn what_another_clock_contradicts_is_only_said_of_the_lock() {
+        let minutes = SignedDuration::from_mins;
+        assert_eq!(lasting("", minutes(47), minutes(47)), "47 min");
+        assert_eq!(lasting("at least ", minutes(47), minutes(43)), "at least 47 min");
+        assert_eq!(
+            lasting("", minutes(300), minutes(1)),
+            "at least 1 min (5 h by the lock's own time)"
+        );
+        assert_eq!(lasting("", minutes(-119), minutes(-119)), "0 s");
     }
 
     #[test]

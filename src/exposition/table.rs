@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::evidence::{self, Finding, Severity, in_words};
+use crate::evidence::{self, Finding, Severity, lasting};
 use crate::judge;
 use crate::label::clean;
 use crate::status::{Status, TargetStatus};
@@ -128,16 +128,21 @@ fn state_and_refused(
     };
     let entries = || seen.entries.iter().map(|entry| &entry.entry);
     let blocked = judge::blocked(entries());
+    let (since, surely) = (seen.blocked_since, seen.blocked_surely_since);
+    let exclusive = (since.exclusive, surely.exclusive);
     let (what, since) = match (blocked.shared, blocked.exclusive) {
-        (Some(true), _) => ("everything, backups included", seen.blocked_since.shared),
-        (None, _) => ("prune, forget, check; perhaps backups", seen.blocked_since.exclusive),
-        (Some(false), Some(true)) => ("prune, forget, check", seen.blocked_since.exclusive),
-        (Some(false), Some(false)) => ("nothing", None),
-        (Some(false), None) => ("not known", None),
+        (Some(true), _) => ("everything, backups included", (since.shared, surely.shared)),
+        (None, _) => ("prune, forget, check; perhaps backups", exclusive),
+        (Some(false), Some(true)) => ("prune, forget, check", exclusive),
+        (Some(false), Some(false)) => ("nothing", (None, None)),
+        (Some(false), None) => ("not known", (None, None)),
     };
     let refused = match since {
-        Some(since) => format!("{what}, for {}", in_words(now.duration_since(since))),
-        None => what.to_owned(),
+        (Some(since), surely) => {
+            let ago = |then| now.duration_since(then);
+            format!("{what}, for {}", lasting("", ago(since), ago(surely.unwrap_or(since))))
+        }
+        (None, _) => what.to_owned(),
     };
     (judge::state(entries()).as_str(), refused)
 }

@@ -13,7 +13,7 @@ use super::blocked::Runs;
 use super::held::{Held, Origin, Written};
 use super::memory::{Memory, Name, signed};
 use crate::scan::Scan;
-use crate::status::{ClockStep, LockEvent, Phase, Seen, TargetStatus};
+use crate::status::{ClockStep, LockEvent, Phase, Seen, SeenEntry, TargetStatus};
 
 /// Less than this is no step: reading two clocks takes its time, and a slewed clock moves both.
 const STEP_MIN: Duration = Duration::from_secs(2);
@@ -187,16 +187,20 @@ impl Shift for Seen {
             pair.exclusive.shift(by);
             pair.shared.shift(by);
         }
-        for entry in &mut self.entries {
-            entry.first_seen.shift(by);
-            entry.not_before.shift(by);
-            entry.clock_moved = entry.clock_moved.saturating_add(by);
-        }
+        self.entries.iter_mut().for_each(|entry| entry.shift(by));
         for hold in &mut self.holds {
             hold.refreshed_at.shift(by);
             hold.held_since.shift(by);
             hold.surely_since.shift(by);
         }
+    }
+}
+
+impl Shift for SeenEntry {
+    fn shift(&mut self, by: SignedDuration) {
+        self.first_seen.shift(by);
+        self.not_before.shift(by);
+        self.clock_moved = self.clock_moved.saturating_add(by);
     }
 }
 

@@ -19,7 +19,7 @@ mod oracle;
 mod world;
 
 use oracle::Oracle;
-use world::{Fault, MINUTE, Returned, SECOND, Without, World, chance, has, stream};
+use world::{Fault, HOUR, MINUTE, Returned, SECOND, Without, World, chance, has, stream};
 
 const HISTORIES: u64 = 10_000;
 
@@ -28,6 +28,11 @@ const EPOCH_MS: i64 = 1_700_000_000_000;
 
 fn moment(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(EPOCH_MS + ms).unwrap()
+}
+
+/// The boot-time clock.
+fn boot(ms: i64) -> Duration {
+    Duration::from_millis((EPOCH_MS + ms).unsigned_abs())
 }
 
 /// The exporter's side of one history: what its looks return, and the tracker that gets them.
@@ -43,6 +48,9 @@ struct Looker {
     was_empty: bool,
     failing: u32,
     tracker: Tracker,
+    clock: Rng,
+    /// How far the exporter's clock is from true time.
+    off: i64,
 }
 
 impl Looker {
@@ -60,12 +68,37 @@ impl Looker {
             was_empty: false,
             failing: 0,
             tracker: tracker(),
+            clock: stream(seed, 5),
+            off: 0,
         }
     }
 
     fn may(&mut self, fault: Fault, one_in: u32) -> bool {
         // Drawn in any case, so that leaving out a fault changes nothing else.
         chance(&mut self.rng, one_in) && self.faults.contains(&fault)
+    }
+
+    /// The exporter's clock is stepped, now and then, and mostly it is put right again.
+    fn step_clock(&mut self) -> bool {
+        let rng = &mut self.clock;
+        let (steps, far, side) = (chance(rng, 12), rng.i64(3 * SECOND..3 * HOUR), chance(rng, 2));
+        let off = match (rng.u32(0..5), side) {
+            (0 | 1, _) => 0,
+            (2, true) => 31 * MINUTE,
+            (2, false) => 5 * SECOND,
+            (_, true) => far,
+            (_, false) => -far,
+        };
+        if !steps || off == self.off || !self.faults.contains(&Fault::ClockSteps) {
+            return false;
+        }
+        self.off = off;
+        true
+    }
+
+    /// The timer looks at the clock.
+    fn tick(&mut self, at: i64) {
+        self.tracker.clock(moment(at + self.off), boot(at));
     }
 
     /// Lists what is there, as a storage does that may be a little late.
@@ -99,7 +132,8 @@ impl Looker {
         }
         let listed = self.rng.i64(began..=ended);
         let (mut files, mut honest) = self.list(world, listed);
-        let mut returned = Returned { began, ended, listed, ..Returned::default() };
+        let off = self.off;
+        let mut returned = Returned { began, ended, listed, off, ..Returned::default() };
         let gone = |file: &usize| world.files[*file].deleted.is_some_and(|then| then <= ended);
         if files.iter().any(|file| gone(file) && !self.read.contains(file)) {
             // A file vanished before it was read: the source lists again.
@@ -141,8 +175,8 @@ impl Looker {
             }),
         };
         let took = Duration::from_millis((ended - began).unsigned_abs());
-        let (started_at, ended_at) = (moment(began), moment(ended));
-        let boot = Duration::from_millis((EPOCH_MS + ended).unsigned_abs());
+        let (started_at, ended_at) = (moment(began + self.off), moment(ended + self.off));
+        let boot = boot(ended);
         Scan {
             spec: Arc::new(tests::spec("t", "/srv/t")),
             started_at,
@@ -196,6 +230,7 @@ fn play(seed: u64, without: &Without) -> Result<usize, (usize, String)> {
     let mut looker = Looker::new(seed, without);
     let mut oracle = Oracle::default();
     let mut began = 0;
+    looker.tick(began);
     for index in 0..scans {
         let ended = began + rng.i64(50..5000);
         world.run_until(ended);
@@ -203,6 +238,15 @@ fn play(seed: u64, without: &Without) -> Result<usize, (usize, String)> {
         if restarts {
             world.log(began, "the exporter starts anew".into());
             (looker.tracker, looker.read, oracle) = (tracker(), BTreeSet::new(), Oracle::default());
+            // An exporter that starts with a wrong clock cannot know it.
+            looker.off = 0;
+            looker.tick(began);
+        }
+        if looker.step_clock() {
+            world.log(began, format!("the exporter's clock is off by {} ms", looker.off));
+            if looker.clock.bool() {
+                looker.tick(began);
+            }
         }
         let skip = without.scans_from.is_some_and(|from| index < from);
         if !skip {

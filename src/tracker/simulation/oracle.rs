@@ -86,15 +86,16 @@ impl Oracle {
         if found.files.values().any(|(_, sealed)| *sealed) {
             self.sealed = Some(self.looks);
         }
-        let Phase::Seen(seen) = &status.phase else {
+        let Phase::Seen(shown) = &status.phase else {
             return Err("a successful look is not shown".into());
         };
+        let seen = &at_true_time(shown, found.off);
         self.blocking(world, &found, seen)?;
         self.first_sights(&found, seen)?;
         self.verdicts(world, &found, seen, status)?;
         self.holds(world, &found, seen, events)?;
         self.runs(&found, seen)?;
-        advice(world, &found, seen, status)?;
+        advice(world, &found, shown, status)?;
         let listed = found.files.len() + self.last.as_ref().map_or(0, |last| last.files.len());
         let bounded = self.hidden_lately() || memory <= 2 * listed;
         ensure!(bounded, "{memory} things remembered of {listed} names");
@@ -216,12 +217,14 @@ impl Oracle {
         for seen in &seen.entries {
             let id = seen.entry.stub().id.as_str();
             let file = &world.files[found.files[id].0];
+            let (mut shown, clock) = (seen.clone(), now + found.off);
+            shown.shift(SignedDuration::from_millis(found.off));
             let verdict =
-                judge::judge_entry(&seen.entry, seen.first_seen, &status.policy, moment(now));
+                judge::judge_entry(&seen.entry, shown.first_seen, &status.policy, moment(clock));
             let age = now - file.written;
             let by_own = match &seen.entry {
-                LockEntry::Readable(_) => now - file.own,
-                _ => file.stored.map_or(0, |stored| now - stored),
+                LockEntry::Readable(_) => clock - file.own,
+                _ => file.stored.map_or(0, |stored| clock - stored),
             };
             if verdict.is_stale() {
                 ensure!(age > HALF_HOUR || by_own > HALF_HOUR, "{id} is falsely {verdict:?}");
@@ -381,6 +384,13 @@ impl Oracle {
     }
 }
 
+/// What is shown, without the exporter's own error of the clock.
+fn at_true_time(shown: &Seen, off: i64) -> Seen {
+    let mut seen = shown.clone();
+    seen.shift(SignedDuration::from_millis(-off));
+    seen
+}
+
 fn newest<'a>(hold: &Hold, seen: &'a Seen) -> Result<&'a SeenEntry, String> {
     let id = hold.files.first().ok_or("a hold without a file")?;
     seen.entries.iter().find(|seen| seen.entry.stub().id == *id).ok_or("a file unknown".into())
@@ -398,7 +408,7 @@ fn gaps(world: &World, key: &str, files: &[usize], holds: &[&Hold]) -> Checked {
 
 /// `unlock` is never advised where it would delete a lock that could be known to be alive.
 fn advice(world: &World, found: &Returned, seen: &Seen, status: &TargetStatus) -> Checked {
-    let now = moment(found.ended);
+    let now = moment(found.ended + found.off);
     let findings = evidence::findings(status, now, HOLD);
     let Some(advised) = findings.iter().find(|finding| {
         let step = finding.next_step.as_deref().unwrap_or_default();
@@ -406,7 +416,9 @@ fn advice(world: &World, found: &Returned, seen: &Seen, status: &TargetStatus) -
     }) else {
         return Ok(());
     };
-    for file in world.unlocked(found.ended) {
+    // Whoever follows the advice may do it on this machine.
+    let here = world.unlocked(found.ended, found.off);
+    for file in world.unlocked(found.ended, 0).into_iter().chain(here) {
         let Some(shown) = seen
             .entries
             .iter()
@@ -416,6 +428,11 @@ fn advice(world: &World, found: &Returned, seen: &Seen, status: &TargetStatus) -
         };
         let long_ago = |before: Timestamp| now.duration_since(before).as_secs() > 30 * 60;
         let unseen = shown.not_before.is_none_or(long_ago) && world.files[file].stored.is_none();
+        // A clock that stays wrong for so long is right as far as anybody here knows.
+        let recent = status.clock_step.is_some_and(|step| !long_ago(step.at));
+        let stored = world.files[file].stored.is_some();
+        let alone = !stored || shown.not_before.is_none_or(long_ago);
+        let unseen = unseen || found.off != 0 && !recent && alone;
         let sealed = found.files.values().any(|(_, sealed)| *sealed);
         ensure!(
             !world.is_alive(file, found.ended) || unseen || sealed,

@@ -33,10 +33,11 @@ pub enum Fault {
     Sealed,
     Restart,
     NoStorageTimes,
+    ClockSteps,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 15] = [
         Fault::ClocksOff,
         Fault::Suspend,
         Fault::LostDeletes,
@@ -51,6 +52,7 @@ impl Fault {
         Fault::Sealed,
         Fault::Restart,
         Fault::NoStorageTimes,
+        Fault::ClockSteps,
     ];
 }
 
@@ -142,6 +144,7 @@ pub fn has(seed: u64, without: &Without, fault: Fault) -> bool {
     let one_in = match fault {
         Fault::Remake | Fault::OldClient => 6,
         Fault::Sealed | Fault::Restart => 4,
+        Fault::ClockSteps => 3,
         Fault::ClocksOff
         | Fault::Suspend
         | Fault::LostDeletes
@@ -295,7 +298,7 @@ impl World {
             }
             Act::Unlock => {
                 self.log(now, "unlock".into());
-                for file in self.unlocked(now) {
+                for file in self.unlocked(now, 0) {
                     // A living process whose lock is taken away seems to start at its refresh.
                     self.ambiguous += u64::from(self.processes[self.files[file].process].running);
                     self.delete(now, file);
@@ -404,10 +407,10 @@ impl World {
         (0..self.files.len()).filter(|index| there(&self.files[*index])).collect()
     }
 
-    /// What `restic unlock` on a host with the true time would delete.
-    pub fn unlocked(&self, now: i64) -> Vec<usize> {
+    /// What `restic unlock` would delete on a host whose clock is off by so much.
+    pub fn unlocked(&self, now: i64, off: i64) -> Vec<usize> {
         let mut files = self.there(now);
-        files.retain(|file| now - self.files[*file].own > 30 * MINUTE);
+        files.retain(|file| now + off - self.files[*file].own > 30 * MINUTE);
         files
     }
 
@@ -434,4 +437,6 @@ pub struct Returned {
     /// The listing was exactly what existed when it was made.
     pub honest: bool,
     pub listed: i64,
+    /// How far the exporter's clock was from true time.
+    pub off: i64,
 }
