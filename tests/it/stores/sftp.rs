@@ -164,6 +164,27 @@ async fn an_account_in_a_root_of_its_own_behaves() {
     std::fs::remove_dir_all(root).expect("is ours");
 }
 
+/// Names, keys and jumps of ssh's own configuration count, as they do for restic.
+#[tokio::test]
+async fn an_alias_behind_a_jump_host_behaves() {
+    let ssh = Ssh::start("");
+    make_folder(&ssh.path("repo"));
+    let (at, user) = (ssh.dir.path().display(), user());
+    let config = format!(
+        "Host outer inner\nHostName 127.0.0.1\nPort {}\nUser {user}\nIdentityFile {at}/user\n\
+         IdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\nStrictHostKeyChecking yes\n\
+         GlobalKnownHostsFile /dev/null\nHost inner\nProxyJump outer\n",
+        ssh.port
+    );
+    std::fs::write(ssh.path("config"), config).expect("writes");
+    let arguments = format!("-F {at}/config");
+    let options = [("sftp.args", arguments.as_str())];
+    let repository = format!("sftp:inner:{at}/repo");
+    let case = Case { options: &options, variables: &[], ..Case::of(&repository) };
+    behaves(&*case.open().expect("opens").store, CAN).await;
+    assert_eq!(ssh.logins(), 2, "through the one to the other");
+}
+
 #[tokio::test]
 async fn two_hundred_targets_share_one_connection_and_get_it_back() {
     let mut ssh = Ssh::start("");
