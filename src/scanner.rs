@@ -1,8 +1,9 @@
 //! One timed loop for each target of the current set: it scans, bounded in time and number, and
 //! sends what it found. It judges nothing and keeps no results.
 //!
-//! A target that fails waits longer, up to five minutes, and in a lane of its own, so that
-//! targets known to hang never take the places of healthy ones.
+//! A target that fails waits longer, up to five minutes, and in a lane of its own; a scan that
+//! takes long gives up its place in the lane. So targets that hang, known for it or not, never
+//! take the places of healthy ones.
 #![allow(clippy::disallowed_methods, reason = "this module is where scans get their time from")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,8 +27,17 @@ use crate::telemetry::Telemetry;
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// A target that goes on failing is logged again this often.
 const LOG_AGAIN: Duration = Duration::from_secs(600);
+/// A scan may keep its place in a lane for this long, then it makes room for others.
+const QUICK: Duration = Duration::from_secs(1);
+/// Scans that made room and still run; with more of them, lanes are what they are.
+const SLOW_MAX: usize = 512;
 /// First scans are spread by this much for each target, so that thousands do not start at once.
 const SPREAD: Duration = Duration::from_millis(20);
+
+/// Clocks that are read within this are read together.
+const TOGETHER: Duration = Duration::from_millis(500);
+/// How often that is tried.
+const TRIES: u32 = 10;
 
 /// Makes the reader of a target; a value, so that tests can put in their own.
 pub type Open = fn(&TargetSpec, &Context) -> Box<dyn LockSource>;
@@ -45,6 +56,8 @@ pub struct Scanner {
 struct Lanes {
     healthy: Semaphore,
     failing: Semaphore,
+    /// Scans of either lane that take long.
+    slow: Semaphore,
 }
 
 impl Scanner {
@@ -60,6 +73,7 @@ impl Scanner {
         let lanes = Lanes {
             healthy: Semaphore::new(concurrency),
             failing: Semaphore::new((concurrency / 4).max(1)),
+            slow: Semaphore::new(SLOW_MAX),
         };
         Self { context, open, scans, lanes: Arc::new(lanes), waiting: Waiting::default() }
     }
@@ -130,16 +144,25 @@ impl Scanner {
         let lane = if rhythm.failures == 0 { &self.lanes.healthy } else { &self.lanes.failing };
         let place = self.waiting.enter(rhythm.due);
         // The lanes are never closed; were they, the scan would run without a place.
-        let _permit = lane.acquire().await.ok();
+        let permit = lane.acquire().await.ok();
         drop(place);
         let _running = self.context.telemetry.scan_starts();
-        scan(spec, source).await
+        let mut scan = std::pin::pin!(scan(spec, source));
+        if let Ok(scan) = timeout(QUICK, &mut scan).await {
+            return scan;
+        }
+        // Little but a connection is at stake from here on; the place is for those who need it.
+        let _slow = self.lanes.slow.try_acquire();
+        if _slow.is_ok() {
+            drop(permit);
+        }
+        scan.await
     }
 }
 
 /// Scans a target once, with its time limit, and catches what goes wrong.
 pub async fn scan(spec: &Arc<TargetSpec>, source: &dyn LockSource) -> Scan {
-    let started_at = Timestamp::now();
+    let (_, boot_before) = moment();
     let clock = std::time::Instant::now();
     let outcome = match timeout(spec.timeout, AssertUnwindSafe(source.scan()).catch_unwind()).await
     {
@@ -157,13 +180,32 @@ pub async fn scan(spec: &Arc<TargetSpec>, source: &dyn LockSource) -> Scan {
             "Look at the backend; if it is just slow, raise the target's timeout.",
         )),
     };
-    Scan {
-        spec: Arc::clone(spec),
-        started_at,
-        ended_at: Timestamp::now(),
-        took: clock.elapsed(),
-        outcome,
+    let took = clock.elapsed();
+    let (ended_at, boot) = moment();
+    // Counted back, so that a step of the clock meanwhile is in both times.
+    let lasted = boot.saturating_sub(boot_before);
+    let started_at = ended_at.checked_sub(lasted).unwrap_or(ended_at);
+    Scan { spec: Arc::clone(spec), started_at, ended_at, boot, took, outcome }
+}
+
+/// The wall clock and the boot-time clock, read together.
+pub fn moment() -> (Timestamp, Duration) {
+    let mut before = boot_time();
+    let mut tries = 0;
+    loop {
+        let (wall, boot) = (Timestamp::now(), boot_time());
+        tries += 1;
+        // Whatever holds this thread up between the two would look like a step.
+        if boot.saturating_sub(before) < TOGETHER || tries == TRIES {
+            return (wall, boot);
+        }
+        before = boot;
     }
+}
+
+fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Loops that end when they are forgotten.

@@ -15,7 +15,7 @@ use crate::scan::ScanError;
 use crate::status::{Hold, SeenEntry, Status, TargetStatus};
 use crate::target::PerMode;
 
-/// Lock files of one target that are listed one by one; the rest is only counted.
+/// Lock files and findings of one target that are listed one by one; the rest is only counted.
 const LOCKS_MAX: usize = 1_000;
 
 /// Everything.
@@ -49,6 +49,7 @@ struct Target<'a> {
     ignored_examples: Vec<&'a str>,
     vanished: u32,
     details: BTreeMap<&'static str, &'a str>,
+    finding_count: usize,
     findings: Vec<FindingObject>,
 }
 
@@ -87,6 +88,7 @@ struct Lock<'a> {
     first_seen: Timestamp,
     age_seconds: f64,
     evidence: String,
+    note: Option<String>,
     next_step: Option<String>,
 }
 
@@ -126,6 +128,7 @@ struct FindingObject {
     id: Option<String>,
     lock_of: Option<String>,
     evidence: String,
+    note: Option<String>,
     next_step: Option<String>,
 }
 
@@ -137,6 +140,7 @@ impl From<Finding> for FindingObject {
             id: finding.id.map(|id| id.as_str().to_owned()),
             lock_of: finding.lock_of,
             evidence: finding.evidence,
+            note: finding.note,
             next_step: finding.next_step,
         }
     }
@@ -206,7 +210,8 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
             .into_iter()
             .flat_map(|seen| seen.facts.details.iter().map(|(key, value)| (*key, &**value)))
             .collect(),
-        findings: findings.into_iter().map(FindingObject::from).collect(),
+        finding_count: findings.len(),
+        findings: findings.into_iter().take(LOCKS_MAX).map(FindingObject::from).collect(),
     }
 }
 
@@ -230,6 +235,7 @@ fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lo
         | judge::Verdict::Doomed
         | judge::Verdict::Unjudged => None,
     };
+    let step = evidence.step(entry);
     let judged = !matches!(verdict, judge::Verdict::Unjudged);
     Lock {
         id: stub.id.as_str(),
@@ -245,7 +251,8 @@ fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lo
         first_seen: entry.first_seen,
         age_seconds: judge::age(&entry.entry, entry.first_seen, now).age.as_secs_f64(),
         evidence: evidence.sentence(entry),
-        next_step: evidence.step(entry),
+        note: step.note,
+        next_step: step.line,
     }
 }
 

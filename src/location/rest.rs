@@ -1,6 +1,4 @@
-//! `rest:` strings: a URL of a host or of a Unix socket (restic `internal/backend/rest/config.go`).
-//!
-//! Pure: whether anything answers there is not known here.
+//! `rest:` repository strings: URLs, credentials in them, and the sockets behind `http+unix`.
 
 use std::fmt;
 

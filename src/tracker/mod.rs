@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::lock::{LeasePolicy, LockMode};
 use crate::scan::{ErrorClass, Look, Scan, ScanError};
@@ -16,10 +16,12 @@ use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, Tar
 use crate::target::{TargetName, TargetSet, TargetSpec};
 
 mod blocked;
+mod clock;
 mod held;
 mod holds;
 mod memory;
 
+use clock::{Clock, Reading, Shift};
 use memory::Memory;
 
 /// Everything known so far.
@@ -63,6 +65,7 @@ use memory::Memory;
 ///     spec: targets.get(&name).ok_or("in the set")?.clone(),
 ///     started_at,
 ///     ended_at: started_at,
+///     boot: Duration::from_secs(90),
 ///     took: Duration::ZERO,
 ///     outcome: Ok(Look::default()),
 /// });
@@ -75,6 +78,7 @@ pub struct Tracker {
     policy_of: fn(&TargetSpec) -> LeasePolicy,
     hold: Duration,
     memories: BTreeMap<TargetName, Memory>,
+    clock: Clock,
     /// Published by cloning; what is shared with a reader is copied on the next write.
     status: Status,
 }
@@ -83,7 +87,13 @@ impl Tracker {
     /// A tracker that knows nothing. `policy_of` gives the rhythm of a target's holders;
     /// `hold` is how long values of a failing target stay valid.
     pub fn new(policy_of: fn(&TargetSpec) -> LeasePolicy, hold: Duration) -> Self {
-        Self { policy_of, hold, memories: BTreeMap::new(), status: Status::default() }
+        Self {
+            policy_of,
+            hold,
+            memories: BTreeMap::new(),
+            clock: Clock::default(),
+            status: Status::default(),
+        }
     }
 
     /// Changes for how long values of a failing target stay valid.
@@ -127,12 +137,45 @@ impl Tracker {
             phase: Phase::Pending,
             last_attempt: None,
             counters: TargetCounters::default(),
+            clock_step: self.clock.step,
         }
+    }
+
+    /// Takes in this machine's wall clock and its boot-time clock, read together. When the wall
+    /// clock was stepped since the last reading, all that is remembered and published moves with
+    /// it; the step is returned.
+    ///
+    /// A machine whose boot-time clock stood still meanwhile, such as a virtual one that was
+    /// paused, sees a step forward: nothing was seen in that time, so nothing ages by it.
+    pub fn clock(&mut self, wall: Timestamp, boot: Duration) -> Option<SignedDuration> {
+        match self.clock.read(wall, boot) {
+            Reading::Steady | Reading::Early(_) => None,
+            Reading::Stepped(by) => {
+                self.shift(by);
+                Some(by)
+            }
+        }
+    }
+
+    fn shift(&mut self, by: SignedDuration) {
+        self.memories.values_mut().for_each(|memory| memory.shift(by));
+        Arc::make_mut(&mut self.status.events).iter_mut().for_each(|event| event.shift(by));
+        for target in Arc::make_mut(&mut self.status.targets).values_mut() {
+            let target = Arc::make_mut(target);
+            target.shift(by);
+            target.clock_step = self.clock.step;
+        }
+        self.status.revision += 1;
     }
 
     /// Takes one scan in and says what it shows to have happened. A scan of a target that is not
     /// in the set is dropped, and so is one that began when the target was elsewhere.
-    pub fn apply(&mut self, scan: Scan) -> Vec<LockEvent> {
+    pub fn apply(&mut self, mut scan: Scan) -> Vec<LockEvent> {
+        match self.clock.read(scan.ended_at, scan.boot) {
+            Reading::Steady => {}
+            Reading::Stepped(by) => self.shift(by),
+            Reading::Early(by) => scan.shift(by),
+        }
         let (Some(known), Some(memory)) =
             (self.status.targets.get(&scan.spec.name), self.memories.get_mut(&scan.spec.name))
         else {
