@@ -69,8 +69,8 @@ impl fmt::Debug for RestLocation {
 pub(super) fn parse(rest: &str) -> Result<RestLocation, BadLocation> {
     const FORM: &str = "write rest:https://HOST:8000/PATH/, or rest:http+unix:///SOCKET:/PATH/";
     const UNCLEAR: &str = "the host is not followed by a port or a path; percent-encode the password \
-                           or path (/ is %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and \
-                           RESTIC_REST_PASSWORD";
+                           or path (/ is %2F, ? is %3F, @ is %40), or better give \
+                           RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD";
     let Some((scheme, rest)) = rest.split_once("://") else { return bad(FORM) };
     let (tls, unix) = match scheme {
         "http" => (false, false),

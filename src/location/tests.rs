@@ -236,3 +236,25 @@ fn rest_is_read_in_every_form() {
     assert_eq!(at("rest:http+unix:///run/r.sock").place, RestPlace::Socket("/run/r.sock".into()));
     assert_eq!(at("rest:http+unix:///r%20x.sock:/a").place, RestPlace::Socket("/r x.sock".into()));
 }
+
+#[test]
+fn what_was_found_below_a_place_is_a_place() {
+    let below = |text: &str, relative: &str| {
+        Location::parse(text).expect(text).below(relative).map(|at| at.to_string())
+    };
+    for (text, relative, want) in [
+        ("/srv/restic/", "a b/c", Some("/srv/restic/a b/c")),
+        ("/srv/restic", "", Some("/srv/restic")),
+        ("s3:https://h/bucket", "a/b", Some("s3:https://h/bucket/a/b")),
+        ("s3:https://h/bucket/x", "a%", Some("s3:h/bucket/x/a%")),
+        ("sftp:host:/", "a", Some("sftp:host:/a")),
+        ("sftp://host:22/x", "a#b", Some("sftp://host:22/x/a%23b")),
+        ("azure:box:/", "a", Some("azure:box:/a")),
+        ("gs:box:/x", "a", Some("gs:box:/x/a")),
+        ("rest:http://h/", "a", None),
+        ("b2:bucket:x", "a", None),
+        ("rclone:r:x", "a", None),
+    ] {
+        assert_eq!(below(text, relative).as_deref(), want, "{text} {relative}");
+    }
+}

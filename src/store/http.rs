@@ -125,16 +125,20 @@ impl Wire {
         self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A service of credentials that is not there means that there are none.
-    fn unreached(&self, error: HttpError, host: &str) -> HttpError {
-        let Role::Credentials(tried) = &self.0.role else { return error };
-        let fault = fault::explain(&error);
+    /// A service of credentials that is not there, or has none for us. Where nothing but the lack
+    /// of all else led to it, that lack is what a person has to know.
+    fn no_credentials(&self, fault: Fault, host: &str, again: bool) -> HttpError {
+        let tried = match &self.0.role {
+            Role::Credentials(tried) => tried.as_str(),
+            Role::Store => "",
+        };
         let cause = format!("{host}, which gives out credentials: {}", fault.cause);
-        if tried.is_empty() {
-            return Fault { cause, ..fault }.into_http(true);
-        }
-        let fault = Fault::new(ErrorClass::Config, format!("{tried}; {cause}"), "");
-        Fault { advice: self.0.advice.auth.into(), ..fault }.into_http(false)
+        let (kind, cause) = match tried {
+            "" => (fault.kind, cause),
+            tried => (StoreErrorKind::Failed(ErrorClass::Config), format!("{tried}; {cause}")),
+        };
+        let advice = self.0.advice.auth;
+        Fault::of(kind, cause, advice).into_http(again && tried.is_empty())
     }
 
     async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
@@ -190,12 +194,16 @@ impl HttpService for Wire {
         let mut count = Count::begin(telemetry, backend, operation);
         let host = request.uri().host().unwrap_or_default().to_owned();
         let response = HttpService::call(&*self.0.client, request).await;
-        let response = response.map_err(|error| self.unreached(error, &host))?;
+        let response = match response {
+            Err(error) if operation == Operation::Credentials => {
+                return Err(self.no_credentials(fault::explain(&error), &host, true));
+            }
+            response => response?,
+        };
         if !response.status().is_success() && operation == Operation::Credentials {
             let status = response.status().as_u16();
-            let cause = format!("{host}, which gives out credentials: HTTP status {status}");
-            let fault = self.0.advice.complete(Fault::new(ErrorClass::Auth, cause, ""));
-            return Err(fault.into_http(status >= 500));
+            let fault = Fault::new(ErrorClass::Auth, format!("HTTP status {status}"), "");
+            return Err(self.no_credentials(fault, &host, status >= 500));
         }
         if !response.status().is_success() {
             return Err(self.refuse(response, operation).await);

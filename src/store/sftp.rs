@@ -1,5 +1,5 @@
-//! A folder on an ssh server, as an `ObjectStore` that only reads: `ssh … -s sftp` as restic calls
-//! it, with the protocol on its pipes.
+//! A folder on an ssh server, as an `ObjectStore` that only reads: `ssh … -s sftp` as restic
+//! calls it, with the protocol on its pipes.
 //!
 //! Whatever makes `ssh` reach the host makes this reach it. Nothing is ever made on the server,
 //! neither folder nor file; the writing verbs refuse.

@@ -22,6 +22,7 @@ const LINES: &[(&str, u8)] = &[
     ("source", 6),
     ("reload", 6),
     ("scanner", 7),
+    ("discovery", 7),
     ("web", 7),
     ("app", 8),
     ("cli", 8),

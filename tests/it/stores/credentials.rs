@@ -188,4 +188,8 @@ async fn services_that_refuse_or_are_not_there_are_told() {
     ];
     let error = refused(&container, &["which gives out credentials", "403"]).await;
     assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Auth), "{error}");
+    let url = format!("http://{}", refuses.host());
+    let machine = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", url.as_str())];
+    let error = refused(&machine, &["neither AWS_ACCESS_KEY_ID", "403"]).await;
+    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Config), "{error}");
 }

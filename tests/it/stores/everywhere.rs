@@ -3,7 +3,7 @@
 use lock_exporter::cmd::demo::writer::{Fields, Repository, Version};
 use lock_exporter::lock::LockEntry;
 use lock_exporter::scan::Look;
-use lock_exporter::source::LockSource;
+use lock_exporter::source::{Context, LockSource};
 
 use super::cloud::{self, Azurite, google};
 use super::rest::rest_server;
@@ -85,14 +85,35 @@ impl Way {
     }
 
     fn open(&self, password: Option<(&str, &str)>) -> Box<dyn LockSource> {
+        self.open_counted(password, &context())
+    }
+
+    fn open_counted(
+        &self,
+        password: Option<(&str, &str)>,
+        context: &Context,
+    ) -> Box<dyn LockSource> {
         fn texts(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
             pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
         }
         let mut variables = texts(&self.variables);
         variables.extend(password);
         let options = texts(&self.options);
-        reader_of(&self.repository, PasswordSpec::Inherit, &variables, &options, &context())
+        reader_of(&self.repository, PasswordSpec::Inherit, &variables, &options, context)
     }
+}
+
+/// Requests so far, by operation.
+fn requests(context: &Context) -> BTreeMap<String, f64> {
+    let families = context.telemetry.registry().gather();
+    let family = families.iter().find(|f| f.name() == "lock_exporter_store_requests_total");
+    let mut all = BTreeMap::<String, f64>::new();
+    for series in family.expect("is registered").get_metric() {
+        let operation = series.get_label().iter().find(|label| label.name() == "operation");
+        let operation = operation.expect("has one").value().to_owned();
+        *all.entry(operation).or_default() += series.get_counter().get_value();
+    }
+    all
 }
 
 #[tokio::test]
@@ -136,12 +157,19 @@ async fn the_same_locks_are_told_through_every_backend() {
             way.open(None).scan().await.unwrap_or_else(|e| panic!("{}: {e}", way.repository));
         assert_eq!(told(&look), sealed, "{}", way.repository);
         assert_eq!(look.ignored.count, 1, "{}", way.repository);
-        let source = way.open(Some(("RESTIC_PASSWORD", "p")));
-        // Twice: a second look knows what the first has read.
-        for _ in 0..2 {
-            let look = scan(&*source).await.expect("looks");
-            assert_eq!(told(&look), opened, "{}", way.repository);
-        }
+        let context = context();
+        let source = way.open_counted(Some(("RESTIC_PASSWORD", "p")), &context);
+        let look = scan(&*source).await.expect("looks");
+        assert_eq!(told(&look), opened, "{}", way.repository);
+        let cold = requests(&context);
+        let look = scan(&*source).await.expect("looks");
+        assert_eq!(told(&look), opened, "{}", way.repository);
+        let warm = requests(&context);
+        let more: Vec<_> =
+            warm.iter().filter(|(name, count)| cold.get(*name) != Some(count)).collect();
+        let [(operation, count)] = more[..] else { panic!("{}: {more:?}", way.repository) };
+        assert_eq!(operation, "list", "{}", way.repository);
+        assert_eq!(*count - cold["list"], 1., "a warm scan is one listing: {}", way.repository);
         let wrong = way.open(Some(("RESTIC_PASSWORD", "wrong")));
         let error = scan(&*wrong).await.expect_err("does not open");
         assert_eq!(error.class, ErrorClass::WrongPassword, "{}: {error}", way.repository);
