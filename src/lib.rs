@@ -16,6 +16,7 @@ pub mod app;
 pub mod cli;
 pub mod cmd;
 pub mod config;
+pub mod discovery;
 pub mod evidence;
 pub mod exposition;
 pub mod judge;

@@ -143,6 +143,26 @@ impl Location {
         }
     }
 
+    /// The place at a path below this one, as it was listed there; none on a backend that lists no
+    /// folders.
+    pub fn below(&self, relative: &str) -> Option<Self> {
+        let join = |start: &str| match (start, relative) {
+            (start, "") => start.to_owned(),
+            ("", relative) => relative.to_owned(),
+            (start, relative) => format!("{}/{relative}", start.trim_end_matches('/')),
+        };
+        match self.clone() {
+            Location::Local(path) if relative.is_empty() => Some(Location::Local(path)),
+            Location::Local(path) => Some(Location::Local(path.join(relative))),
+            Location::S3(at) => Some(Location::S3(S3Location { prefix: join(&at.prefix), ..at })),
+            Location::Sftp(at) => Some(Location::Sftp(SftpLocation { path: join(&at.path), ..at })),
+            Location::Cloud(at) if matches!(at.scheme, "azure" | "gs") => {
+                Some(Location::Cloud(CloudLocation { prefix: join(&at.prefix), ..at }))
+            }
+            Location::Cloud(_) | Location::Rest(_) | Location::Rclone(_) => None,
+        }
+    }
+
     /// The scheme, restic's word for the backend.
     pub fn scheme(&self) -> &'static str {
         match self {

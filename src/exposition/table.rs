@@ -10,6 +10,8 @@ use crate::judge;
 use crate::label::clean;
 use crate::status::{Status, TargetStatus};
 
+/// Findings of one target that are printed; the worst come first.
+const FINDINGS_MAX: usize = 20;
 /// Names longer than this make their own line wider, not the table.
 const NAME_WIDTH_MAX: usize = 40;
 /// Longest line for Nagios, which cuts output at 4 KiB or less.
@@ -59,7 +61,7 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         let name = row.target.spec.name.as_str();
         let (state, refused) = state_and_refused(row.target, now, hold);
         line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
-        for finding in &row.findings {
+        for finding in row.findings.iter().take(FINDINGS_MAX) {
             line(&mut out, format_args!("{:10}{}", "", finding.line()));
             if let Some(note) = &finding.note {
                 line(&mut out, format_args!("{:10}{note}", ""));
@@ -67,6 +69,10 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
             if let Some(step) = &finding.next_step {
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }
+        }
+        if row.findings.len() > FINDINGS_MAX {
+            let more = row.findings.len() - FINDINGS_MAX;
+            line(&mut out, format_args!("{:10}and {more} more of the kind, none worse", ""));
         }
         if let Some(seen) = row.target.seen()
             && seen.ignored.count > 0
@@ -139,6 +145,12 @@ fn state_and_refused(
         (None, _) => what.to_owned(),
     };
     (judge::state(entries()).as_str(), refused)
+}
+
+/// The same line when there was nothing to look at.
+pub fn nagios_refusal(why: &str) -> String {
+    let why: Vec<_> = why.split_whitespace().collect();
+    format!("LOCKS UNKNOWN - {}\n", clean(&why.join(" "), NAGIOS_BYTES_MAX).replace('|', "/"))
 }
 
 /// One line as the guidelines for Nagios plugins ask for: the worst in words, then figures.

@@ -1,4 +1,4 @@
-//! `rest:` strings: a URL, of a host or of a Unix socket (restic `internal/backend/rest/config.go`).
+//! `rest:` repository strings: URLs, credentials in them, and the sockets behind `http+unix`.
 
 use std::fmt;
 
@@ -69,8 +69,8 @@ impl fmt::Debug for RestLocation {
 pub(super) fn parse(rest: &str) -> Result<RestLocation, BadLocation> {
     const FORM: &str = "write rest:https://HOST:8000/PATH/, or rest:http+unix:///SOCKET:/PATH/";
     const UNCLEAR: &str = "the host is not followed by a port or a path; percent-encode the password \
-                           (/ is %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and \
-                           RESTIC_REST_PASSWORD";
+                           or path (/ is %2F, ? is %3F, @ is %40), or better give \
+                           RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD";
     let Some((scheme, rest)) = rest.split_once("://") else { return bad(FORM) };
     let (tls, unix) = match scheme {
         "http" => (false, false),
@@ -94,7 +94,11 @@ pub(super) fn parse(rest: &str) -> Result<RestLocation, BadLocation> {
     if unix {
         return socket(tls, authority, path);
     }
-    // A slash in a password ends the host too early, and what is left is no port.
+    // A slash in a password ends the host too early: what is left is no port, or the @ that ends
+    // the password is a part of the path.
+    if path.contains('@') {
+        return bad(UNCLEAR);
+    }
     let Some(host) = ascii_host(host) else { return bad(UNCLEAR) };
     let (user, password) = match login.split_once(':') {
         Some((user, password)) => (user, Some(password)),
@@ -124,13 +128,9 @@ fn socket(tls: bool, authority: &str, path: &str) -> Result<RestLocation, BadLoc
     Ok(RestLocation { tls, place, user: None, password: None, path: closed(path) })
 }
 
-/// restic adds the slash that the protocol wants.
+/// restic adds the slash that the protocol wants; doubled ones only make servers redirect.
 fn closed(path: &str) -> String {
-    let begin = if path.starts_with('/') { "" } else { "/" };
-    let end = if path.len() > 1 && path.ends_with('/') || path == "/" || path.is_empty() {
-        ""
-    } else {
-        "/"
-    };
-    format!("{begin}{path}{end}")
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let path: String = parts.map(|part| format!("/{part}")).collect();
+    path + "/"
 }

@@ -148,6 +148,7 @@ fn what_names_no_repository_says_what_would() {
         ("rest:http://user:pass/word@127.0.0.1:8000/repo", "RESTIC_REST_PASSWORD"),
         ("rest:host", "rest:https"),
         ("rest:http://h/a?b", "%3F"),
+        ("rest:https://ann:pw@0/a 0Z@host:8000/repo/", "%40"),
         ("rest:http+unix://h/sock:/a", "no host"),
         ("azure:box:/a?sv=2020&sig=s3cret", "AZURE_ACCOUNT_SAS"),
         ("azure:box", "azure:CONTAINER"),
@@ -217,6 +218,7 @@ fn rest_is_read_in_every_form() {
     for (text, url, user, password) in [
         ("rest:http://h:8000", "http://h:8000/", None, None),
         ("rest:https://h/a/b", "https://h/a/b/", None, None),
+        ("rest:https://h//a//b//", "https://h/a/b/", None, None),
         (
             "rest:http://user:pass%2Fword@h:8000/repo",
             "http://h:8000/repo/",
@@ -233,4 +235,26 @@ fn rest_is_read_in_every_form() {
     }
     assert_eq!(at("rest:http+unix:///run/r.sock").place, RestPlace::Socket("/run/r.sock".into()));
     assert_eq!(at("rest:http+unix:///r%20x.sock:/a").place, RestPlace::Socket("/r x.sock".into()));
+}
+
+#[test]
+fn what_was_found_below_a_place_is_a_place() {
+    let below = |text: &str, relative: &str| {
+        Location::parse(text).expect(text).below(relative).map(|at| at.to_string())
+    };
+    for (text, relative, want) in [
+        ("/srv/restic/", "a b/c", Some("/srv/restic/a b/c")),
+        ("/srv/restic", "", Some("/srv/restic")),
+        ("s3:https://h/bucket", "a/b", Some("s3:https://h/bucket/a/b")),
+        ("s3:https://h/bucket/x", "a%", Some("s3:h/bucket/x/a%")),
+        ("sftp:host:/", "a", Some("sftp:host:/a")),
+        ("sftp://host:22/x", "a#b", Some("sftp://host:22/x/a%23b")),
+        ("azure:box:/", "a", Some("azure:box:/a")),
+        ("gs:box:/x", "a", Some("gs:box:/x/a")),
+        ("rest:http://h/", "a", None),
+        ("b2:bucket:x", "a", None),
+        ("rclone:r:x", "a", None),
+    ] {
+        assert_eq!(below(text, relative).as_deref(), want, "{text} {relative}");
+    }
 }

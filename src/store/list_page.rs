@@ -1,4 +1,4 @@
-//! One page of an S3 listing, looked at before `object_store` parses it.
+//! One page of a listing of S3, Google or Azure, looked at before `object_store` parses it.
 //!
 //! `object_store` fails a whole listing for one key that it cannot represent, and takes a page
 //! that was cut short for the last one. Such keys are taken out of the body here and named apart,
@@ -59,21 +59,34 @@ pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
         }
     }
     let token = walk.token.filter(|token| !token.is_empty());
-    if walk.truncated && token.is_none() {
-        return Err(Fault::new(
-            ErrorClass::Incomplete,
-            "the server cut the listing short and gave no token for the rest",
-            "Its ListObjectsV2 is broken: update the server.",
-        ));
+    match walk.truncated {
+        Truncated::Yes if token.is_none() => {
+            return Err(cut("the server cut the listing short and gave no token for the rest"));
+        }
+        Truncated::Nonsense => {
+            return Err(no_listing(&body, "IsTruncated is neither true nor false"));
+        }
+        // An empty answer of something else must not look like an empty folder.
+        Truncated::Unsaid if !walk.azure => {
+            return Err(no_listing(&body, "it does not say whether it is the whole (IsTruncated)"));
+        }
+        Truncated::Yes | Truncated::No | Truncated::Unsaid => {}
+    }
+    if walk.count.is_some_and(|count| count > walk.names as u64) {
+        return Err(cut("the server lists fewer names than it counts (KeyCount)"));
     }
     Ok(Page { body: without(&body, &walk.removed), odd: walk.odd, names: walk.names, token })
 }
 
+fn cut(why: &str) -> Fault {
+    Fault::new(ErrorClass::Incomplete, why, "Its ListObjectsV2 is broken: update the server.")
+}
+
 fn no_listing(body: &[u8], why: &str) -> Fault {
     if is_html(body) {
-        Fault::no_s3("the server answered with a web page instead of a listing")
+        Fault::no_service("the server answered with a web page instead of a listing")
     } else {
-        Fault::no_s3(format!("the server's answer is no listing: {}", clean(why)))
+        Fault::no_service(format!("the server's answer is no listing: {}", clean(why)))
     }
 }
 
@@ -97,30 +110,48 @@ const DEPTH_MAX: usize = 16;
 #[derive(Default)]
 struct Walk {
     rooted: bool,
+    azure: bool,
     /// The open elements: name, where it begins, where its content begins.
     open: Vec<(Vec<u8>, usize, usize)>,
     key: Option<Range<usize>>,
     removed: Vec<Range<usize>>,
     odd: Vec<String>,
     names: usize,
-    truncated: bool,
+    truncated: Truncated,
+    /// How many keys and prefixes the server says the page has.
+    count: Option<u64>,
     token: Option<String>,
+}
+
+/// Whether a page is not the last one, in the server's words.
+#[derive(Default, PartialEq, Eq)]
+enum Truncated {
+    /// It does not say.
+    #[default]
+    Unsaid,
+    Yes,
+    No,
+    /// Neither true nor false.
+    Nonsense,
 }
 
 impl Walk {
     fn open(&mut self, body: &[u8], name: &[u8], from: usize, content: usize) -> Result<(), Fault> {
         if self.open.is_empty() {
-            if self.rooted || name != b"ListBucketResult" {
+            let known = matches!(name, b"ListBucketResult" | b"EnumerationResults");
+            if self.rooted || !known {
                 // Also a second root, which no XML has.
                 let name = String::from_utf8_lossy(name);
                 return Err(no_listing(body, &format!("it is a {name}")));
             }
             self.rooted = true;
+            // Azure's names lie one level deeper, in `Blobs`.
+            self.azure = name == b"EnumerationResults";
         }
         if self.open.len() >= DEPTH_MAX {
             return Err(no_listing(body, "it is nested too deeply"));
         }
-        if self.open.len() == 1 {
+        if self.open.len() == 1 + usize::from(self.azure) {
             self.key = None;
         }
         self.open.push((name.to_vec(), from, content));
@@ -132,18 +163,35 @@ impl Walk {
         let Some((name, from, content)) = self.open.pop() else { return };
         let content = content..until;
         let parent = self.open.last().map(|(name, ..)| name.as_slice());
-        match (self.open.len(), parent, name.as_slice()) {
-            (1, _, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
-            (1, _, b"NextContinuationToken") => {
+        match (self.open.len() - usize::from(self.azure && self.open.len() > 1), name.as_slice()) {
+            (1, b"IsTruncated") => {
+                self.truncated = match body[content].trim_ascii() {
+                    b"true" => Truncated::Yes,
+                    b"false" => Truncated::No,
+                    _ => Truncated::Nonsense,
+                };
+            }
+            (1, b"KeyCount") => {
+                self.count = text(&body[content]).and_then(|count| count.trim().parse().ok());
+            }
+            // S3 has a NextMarker too, which is of no use for the next request.
+            (1, b"NextContinuationToken" | b"NextMarker")
+                if self.azure == (name == b"NextMarker") =>
+            {
                 self.token = text(&body[content]);
             }
-            (2, Some(b"Contents"), b"Key") | (2, Some(b"CommonPrefixes"), b"Prefix") => {
+            (2, b"Key" | b"Prefix" | b"Name")
+                if matches!(
+                    parent,
+                    Some(b"Contents" | b"CommonPrefixes" | b"Blob" | b"BlobPrefix")
+                ) =>
+            {
                 self.key = Some(content);
             }
-            (1, _, b"Contents" | b"CommonPrefixes") => {
+            (1, b"Contents" | b"CommonPrefixes" | b"Blob" | b"BlobPrefix") => {
                 self.names += 1;
                 let raw = &body[self.key.take().unwrap_or(0..0)];
-                let folder = name == b"CommonPrefixes";
+                let folder = matches!(name.as_slice(), b"CommonPrefixes" | b"BlobPrefix");
                 if !text(raw).is_some_and(|key| is_plain(&key, folder)) {
                     let shown =
                         text(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned());
@@ -173,9 +221,13 @@ mod tests {
     use super::*;
 
     fn page(inner: &str) -> Bytes {
+        let said = match inner.contains("IsTruncated") {
+            true => "",
+            false => "<IsTruncated>false</IsTruncated>",
+        };
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult \
-             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>{inner}\
+             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>{said}{inner}\
              </ListBucketResult>"
         )
         .into()
@@ -184,6 +236,21 @@ mod tests {
     fn keys(keys: &[&str]) -> String {
         let one = |key| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>\n");
         keys.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_page_that_does_not_prove_to_be_the_whole_is_no_empty_folder() {
+        let failed = |class| Some(super::super::StoreErrorKind::Failed(class));
+        let kind = |body: Bytes| read(body).err().map(|fault| fault.kind);
+        let truncated = |said: &str| page(&format!("<IsTruncated>{said}</IsTruncated>"));
+        assert_eq!(kind(truncated("false")), None);
+        assert_eq!(kind("<ListBucketResult/>".into()), failed(ErrorClass::Protocol));
+        for nonsense in ["banana", "TRUE", "", "0"] {
+            assert_eq!(kind(truncated(nonsense)), failed(ErrorClass::Protocol), "{nonsense}");
+        }
+        let counted = |count: &str| page(&format!("<KeyCount>{count}</KeyCount>{}", keys(&["a"])));
+        assert_eq!(kind(counted("1")), None);
+        assert_eq!(kind(counted("7")), failed(ErrorClass::Incomplete));
     }
 
     #[test]
@@ -214,6 +281,22 @@ mod tests {
         let squeeze = |body: &[u8]| String::from_utf8_lossy(body).replace('\n', "");
         let want = page(&format!("{}{prefixes}", keys(&good)));
         assert_eq!(squeeze(&read.body), squeeze(&want));
+    }
+
+    #[test]
+    fn azures_pages_are_read_too() {
+        let blob = |name: &str| {
+            format!("<Blob><Name>{name}</Name><Properties><Name>x//</Name></Properties></Blob>")
+        };
+        let page = |inner: &str| -> Bytes {
+            format!("<EnumerationResults><Blobs>{inner}</Blobs><NextMarker>m</NextMarker></EnumerationResults>").into()
+        };
+        let prefix = "<BlobPrefix><Name>locks/sub/</Name></BlobPrefix>";
+        let good = format!("{}{prefix}", blob("locks/a"));
+        let found = read(page(&format!("{}{good}", blob("locks//b")))).expect("reads");
+        assert_eq!((found.names, found.token.as_deref()), (3, Some("m")));
+        assert_eq!(found.odd, ["locks//b"]);
+        assert_eq!(found.body, page(&good));
     }
 
     #[test]
@@ -262,7 +345,6 @@ mod tests {
             let protocol = super::super::StoreErrorKind::Failed(ErrorClass::Protocol);
             assert_eq!(fault.kind, protocol, "{body}");
         }
-        assert!(read("<ListBucketResult/>".into()).is_ok());
     }
 
     proptest::proptest! {

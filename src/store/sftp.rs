@@ -1,5 +1,5 @@
-//! A folder on an ssh server, as an `ObjectStore` that only reads: `ssh … -s sftp` as restic calls
-//! it, with the protocol on its pipes.
+//! A folder on an ssh server, as an `ObjectStore` that only reads: `ssh … -s sftp` as restic
+//! calls it, with the protocol on its pipes.
 //!
 //! Whatever makes `ssh` reach the host makes this reach it. Nothing is ever made on the server,
 //! neither folder nor file; the writing verbs refuse.
@@ -24,6 +24,7 @@ use object_store::{
 use russh_sftp::client::error::Error as SftpError;
 use russh_sftp::protocol::{FileAttributes, OpenFlags, Status, StatusCode};
 
+use super::advice;
 use super::fault::{Fault, clean};
 use super::http::{Count, Limits};
 use super::list_page::Page;
@@ -67,7 +68,7 @@ pub(super) fn open(
     let store = Sftp { at, command, link: OnceLock::new(), pages: pages.clone(), telemetry };
     let limits = Limits::within(timeout);
     let reach = Reach::Files;
-    Ok(Objects::new(Arc::new(store), "", shown, limits.verb, pages).reaching(reach))
+    Ok(Objects::new(Arc::new(store), "", shown, limits.verb, pages, &advice::NONE).reaching(reach))
 }
 
 fn system_files(home: Option<&FilePath>, folder: &FilePath) -> SystemFiles {
@@ -200,7 +201,7 @@ impl Found {
                 } else if is_regular(attributes) {
                     self.objects.push(meta(path, attributes));
                 } else {
-                    // restic takes regular files only (restic `internal/backend/sftp/sftp.go` List).
+                    // As restic, which takes regular files only (`backend/sftp/sftp.go`, List).
                     self.odd.push(full);
                 }
             }
@@ -396,7 +397,7 @@ mod tests {
             program: "/nonexistent".into(),
             arguments: vec![],
             variables: vec![],
-            package: "",
+            missing: "",
         };
         let telemetry = Arc::new(Telemetry::new(&["restic"], &["sftp"]));
         let (link, pages) = Default::default();

@@ -30,8 +30,9 @@ pub(super) struct Memory {
     /// Number of the look being taken in, from 1.
     pub(super) turn: u64,
     pub(super) names: BTreeMap<LockId, Name>,
-    /// Holds by key and number; under one key more than one when a part was left behind.
-    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Held>>,
+    /// Holds by key and number; under one key more than one when a part was left behind. Boxed,
+    /// since a map has room for eleven from its first one on.
+    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Box<Held>>>,
     pub(super) holds_made: u64,
     pub(super) last: Option<LastLook>,
     pub(super) runs: Runs,
@@ -101,7 +102,8 @@ impl Memory {
         self.verdicts(time, &mut found);
         self.forget(&mut found);
         let turn = self.turn;
-        let shown = self.holds.values().flat_map(BTreeMap::values).filter(|held| held.turn == turn);
+        let holds = self.holds.values().flat_map(BTreeMap::values).map(Box::as_ref);
+        let shown = holds.filter(|held| held.turn == turn);
         (found.blocked_since, found.blocked_surely_since) =
             self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::server::{Server, free_port, program};
 use super::*;
 
-const CAN: Can = Can { times: false, folders: false, kinds: false, odd_names: false };
+const CAN: Can = Can { times: false, folders: false, kinds: false, odd_names: false, below: None };
 
 const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
 /// rest-server over a folder, with some arguments.
-fn rest_server(folder: &Path, arguments: &[&str]) -> (Server, u16) {
+pub fn rest_server(folder: &Path, arguments: &[&str]) -> (Server, u16) {
     let port = free_port();
     let log = folder.with_extension("log");
     let mut command = Command::new(program("REST_SERVER"));

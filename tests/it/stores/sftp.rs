@@ -4,13 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::server::{Server, descendants, free_port, signal};
+use super::server::{Server, descendants, free_port, signal, stop};
 use super::*;
 
 /// As every backend, but restic looks at files only here.
 const CAN: Can = Can { kinds: false, ..EVERYTHING };
 
-struct Ssh {
+pub struct Ssh {
     dir: tempfile::TempDir,
     server: Server,
     port: u16,
@@ -36,7 +36,7 @@ fn daemon(dir: &Path, port: u16, log: &str) -> Server {
 
 impl Ssh {
     /// A server with some more lines of configuration; `DIR` in them is its folder.
-    fn start(more: &str) -> Self {
+    pub fn start(more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let at = dir.path();
         std::fs::set_permissions(at, PermissionsExt::from_mode(0o755)).expect("is ours");
@@ -68,13 +68,13 @@ impl Ssh {
         self.dir.path().join(name)
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         let path = path.replace('%', "%25").replace('#', "%23");
         format!("sftp://{}@127.0.0.1:{}/{path}", user(), self.port)
     }
 
     /// Arguments that keep the machine's own ssh files out of it.
-    fn arguments(&self, key: &str, known_hosts: &str) -> String {
+    pub fn arguments(&self, key: &str, known_hosts: &str) -> String {
         let at = self.dir.path().display();
         format!(
             "-F none -i {at}/{key} -o IdentitiesOnly=yes -o IdentityAgent=none \
@@ -164,6 +164,27 @@ async fn an_account_in_a_root_of_its_own_behaves() {
     std::fs::remove_dir_all(root).expect("is ours");
 }
 
+/// Names, keys and jumps of ssh's own configuration count, as they do for restic.
+#[tokio::test]
+async fn an_alias_behind_a_jump_host_behaves() {
+    let ssh = Ssh::start("");
+    make_folder(&ssh.path("repo"));
+    let (at, user) = (ssh.dir.path().display(), user());
+    let config = format!(
+        "Host outer inner\nHostName 127.0.0.1\nPort {}\nUser {user}\nIdentityFile {at}/user\n\
+         IdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\nStrictHostKeyChecking yes\n\
+         GlobalKnownHostsFile /dev/null\nHost inner\nProxyJump outer\n",
+        ssh.port
+    );
+    std::fs::write(ssh.path("config"), config).expect("writes");
+    let arguments = format!("-F {at}/config");
+    let options = [("sftp.args", arguments.as_str())];
+    let repository = format!("sftp:inner:{at}/repo");
+    let case = Case { options: &options, variables: &[], ..Case::of(&repository) };
+    behaves(&*case.open().expect("opens").store, CAN).await;
+    assert_eq!(ssh.logins(), 2, "through the one to the other");
+}
+
 #[tokio::test]
 async fn two_hundred_targets_share_one_connection_and_get_it_back() {
     let mut ssh = Ssh::start("");
@@ -201,7 +222,7 @@ async fn a_stopped_server_is_a_timeout_and_its_connection_is_given_up() {
     let sessions = descendants(ssh.server.pid());
     assert!(!sessions.is_empty());
     for pid in &sessions {
-        signal(*pid, rustix::process::Signal::STOP);
+        stop(*pid);
     }
     let error = opened.store.list("locks").await.expect_err("nobody answers");
     expect(&error, ErrorClass::Timeout, &["list locks", "sftp:"]);
@@ -312,4 +333,33 @@ async fn every_one_of_1500_locks_is_listed_with_its_time() {
     assert_eq!(listing.entries.len(), 1504);
     assert!(listing.entries.iter().all(|entry| entry.modified_at.is_some()));
     assert_eq!(opened.requests("sftp", "list"), (1., 0.));
+}
+
+/// Whatever a server sends, it is an error of this target and nothing more.
+#[tokio::test]
+async fn bytes_that_are_no_sftp_end_in_an_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut random = fastrand::Rng::with_seed(11);
+    // The answer to the first request, so that the rest is read as packets.
+    let version = [0, 0, 0, 5, 2, 0, 0, 0, 3];
+    for round in 0..40 {
+        let mut bytes = if round % 2 == 0 { version.to_vec() } else { Vec::new() };
+        for _ in 0..random.usize(1..20) {
+            let kind = random.u8(100..106);
+            let length = random.usize(0..40);
+            let claimed = if random.bool() { length + 5 } else { random.usize(0..1 << 32) };
+            bytes.extend(u32::try_from(claimed).unwrap_or(u32::MAX).to_be_bytes());
+            bytes.push(kind);
+            bytes.extend((1..3_u32).flat_map(u32::to_be_bytes));
+            bytes.extend(std::iter::repeat_with(|| random.u8(..)).take(length));
+        }
+        let file = dir.path().join("bytes");
+        std::fs::write(&file, bytes).expect("writes");
+        let command = format!("sh -c 'cat {}; exec sleep 0.2'", file.display());
+        let options = [("sftp.command", command.as_str())];
+        let case = Case { options: &options, variables: &[], ..Case::of("sftp:host:/srv") };
+        let listing = case.open().expect("opens").store.list("locks").await;
+        let error = listing.expect_err("is no listing");
+        assert!(!error.cause.is_empty(), "{error}");
+    }
 }
