@@ -27,12 +27,12 @@ pub(super) struct Page {
     pub token: Option<String>,
 }
 
-/// Reads a page.
+/// Reads a page. `says_whether_whole`: the service always states `IsTruncated`.
 ///
 /// # Errors
 /// [`Fault`] of class `protocol` when it is no listing, `incomplete` when it was cut short without
 /// saying where to go on.
-pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
+pub(super) fn read(body: Bytes, says_whether_whole: bool) -> Result<Page, Fault> {
     let mut walk = Walk::default();
     let mut reader = Reader::from_reader(&*body);
     loop {
@@ -67,7 +67,7 @@ pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
             return Err(no_listing(&body, "IsTruncated is neither true nor false"));
         }
         // An empty answer of something else must not look like an empty folder.
-        Truncated::Unsaid if !walk.azure => {
+        Truncated::Unsaid if says_whether_whole && !walk.azure => {
             return Err(no_listing(&body, "it does not say whether it is the whole (IsTruncated)"));
         }
         Truncated::Yes | Truncated::No | Truncated::Unsaid => {}
@@ -219,6 +219,10 @@ fn is_plain(key: &str, folder: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(body: Bytes) -> Result<Page, Fault> {
+        super::read(body, true)
+    }
 
     fn page(inner: &str) -> Bytes {
         let said = match inner.contains("IsTruncated") {

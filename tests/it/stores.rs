@@ -20,7 +20,7 @@ use lock_exporter::telemetry::Telemetry;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
+use crate::fault_server::{Bucket, EMPTY_LIST, FaultServer, Reply, Seen};
 
 mod cloud;
 mod credentials;
@@ -376,7 +376,7 @@ async fn every_one_of_2500_locks_is_seen_over_three_pages() {
 
 #[tokio::test]
 async fn variables_and_options_are_restics() {
-    let server = FaultServer::start(|_| Reply::xml(200, "<ListBucketResult/>")).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
     let repository = format!("s3:http://{}/bucket/repo", server.host());
     let anonymous = [("s3.unsafe-anonymous-auth", "true")];
     let region = [("s3.region", "x-1"), ("s3.bucket-lookup", "path"), ("local.layout", "x")];
@@ -420,7 +420,7 @@ async fn variables_and_options_are_restics() {
 /// A thousand repositories on one server need no thousand connections.
 #[tokio::test]
 async fn targets_of_one_server_share_a_connection() {
-    let server = FaultServer::start(|_| Reply::xml(200, "<ListBucketResult/>")).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
     let repositories =
         ["a", "b", "c"].map(|name| format!("s3:http://{}/bucket/{name}", server.host()));
     let opened: Vec<_> =

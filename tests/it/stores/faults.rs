@@ -77,7 +77,8 @@ async fn answers_that_are_no_whole_listing_fail() {
     for (body, kind, word) in [
         ("<!DOCTYPE html><html>log in".to_owned(), protocol, "web page"),
         ("{}".into(), protocol, "no listing"),
-        (page(object), protocol, "not asked for"),
+        (page(&format!("<IsTruncated>false</IsTruncated>{object}")), protocol, "not asked for"),
+        (page(object), protocol, "IsTruncated"),
         (page(&format!("{cut}<NextMarker>x</NextMarker>")), incomplete, "cut the listing short"),
         (page(&same), incomplete, "same token"),
         (page(&" ".repeat(9 << 20)), incomplete, "bytes"),
@@ -114,7 +115,8 @@ async fn no_key_makes_a_listing_fail() {
             )
         })
         .collect();
-    let body = format!("<ListBucketResult>{body}</ListBucketResult>");
+    let last = "<IsTruncated>false</IsTruncated>";
+    let body = format!("<ListBucketResult>{last}{body}</ListBucketResult>");
     let (listing, _) = list_from(move |_| Reply::xml(200, &body), &[KEY, SECRET], LIMIT).await;
     let listing = listing.expect("lists");
     let first = |key: &&String| key["repo/locks/".len()..].split('/').next().map(str::to_owned);
