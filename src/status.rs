@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::judge::dated;
+use crate::judge::{self, Blocked, State, dated};
 use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
 use crate::scan::{Facts, Ignored, ScanError};
 use crate::target::{PerMode, TargetName, TargetSpec};
@@ -124,6 +124,24 @@ pub struct Seen {
     pub vanished: u32,
 }
 
+impl Seen {
+    /// What a new lock would meet.
+    pub fn blocked(&self) -> Blocked {
+        match self.facts.unknown {
+            Some(_) => Blocked { exclusive: None, shared: None },
+            None => judge::blocked(self.entries.iter().map(|seen| &seen.entry)),
+        }
+    }
+
+    /// What the locks amount to.
+    pub fn state(&self) -> State {
+        match self.facts.unknown {
+            Some(_) => State::Unknown,
+            None => judge::state(self.entries.iter().map(|seen| &seen.entry)),
+        }
+    }
+}
+
 /// A lock file and when its name was first seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenEntry {
@@ -152,7 +170,7 @@ impl SeenEntry {
     /// How far the clock that dates a lock is from the storage's, or, where the storage has no
     /// times, how far outside of what the exporter saw. `None` when nothing is there to compare.
     pub fn clock_skew(&self) -> Option<SignedDuration> {
-        let own = self.entry.refreshed_at()?;
+        let own = self.entry.refreshed_at().filter(|_| self.entry.is_leased())?;
         if let Some(stored_at) = self.entry.stub().stored_at {
             return Some(own.duration_since(stored_at));
         }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::signed;
 use super::view::Evidence;
 use super::words::{in_words, plain};
-use crate::lock::{Liveness, Lock, LockEntry, Stub, UnreadableWhy};
+use crate::lock::{Lock, LockEntry, Stub, UnreadableWhy};
 use crate::status::SeenEntry;
 
 /// A damaged file this young may still be uploading.
@@ -62,13 +62,9 @@ impl Evidence<'_> {
             return line;
         }
         let wait = in_words(limit.saturating_sub(age));
-        match lock.liveness {
-            Liveness::Gone(_) => {
-                format!("{line}   # on {}; elsewhere it works only in {wait}", host(lock))
-            }
-            Liveness::Alive | Liveness::Unknown => {
-                format!("{line}   # works only in {wait}: the lock's time is ahead")
-            }
+        match lock.liveness.gone() {
+            Some(_) => format!("{line}   # on {}; elsewhere it works only in {wait}", host(lock)),
+            None => format!("{line}   # works only in {wait}: the lock's time is ahead"),
         }
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::evidence::{self, Finding, Severity, in_words};
-use crate::judge;
 use crate::label::clean;
 use crate::status::{Status, TargetStatus};
 
@@ -119,8 +118,7 @@ fn state_and_refused(
     let Some(seen) = target.seen_at(now, hold) else {
         return ("unknown", "not known".into());
     };
-    let entries = || seen.entries.iter().map(|entry| &entry.entry);
-    let blocked = judge::blocked(entries());
+    let blocked = seen.blocked();
     let (what, since) = match (blocked.shared, blocked.exclusive) {
         (Some(true), _) => ("everything, backups included", seen.blocked_since.shared),
         (None, _) => ("prune, forget, check; perhaps backups", seen.blocked_since.exclusive),
@@ -132,7 +130,7 @@ fn state_and_refused(
         Some(since) => format!("{what}, for {}", in_words(now.duration_since(since))),
         None => what.to_owned(),
     };
-    (judge::state(entries()).as_str(), refused)
+    (seen.state().as_str(), refused)
 }
 
 /// One line as the guidelines for Nagios plugins ask for: the worst in words, then figures.

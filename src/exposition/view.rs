@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
@@ -73,7 +74,8 @@ impl<'a> View<'a> {
         rules: &Rules,
         holds: Vec<HoldSeries>,
     ) -> Self {
-        let shown = target.seen_at(now, rules.hold).map(|seen| Shown {
+        let known = |seen: &&Arc<Seen>| seen.facts.unknown.is_none();
+        let shown = target.seen_at(now, rules.hold).filter(known).map(|seen| Shown {
             seen,
             holds: &seen.holds,
             unreadable: count(seen, |e| matches!(e, LockEntry::Unreadable(..))),
@@ -126,15 +128,12 @@ impl<'a> View<'a> {
     }
 
     pub fn state(&self) -> State {
-        self.shown.as_ref().map_or(State::Unknown, |shown| {
-            judge::state(shown.seen.entries.iter().map(|entry| &entry.entry))
-        })
+        self.shown.as_ref().map_or(State::Unknown, |shown| shown.seen.state())
     }
 
     pub fn blocked(&self) -> Blocked {
-        self.shown.as_ref().map_or(Blocked { exclusive: None, shared: None }, |shown| {
-            judge::blocked(shown.seen.entries.iter().map(|entry| &entry.entry))
-        })
+        let unknown = Blocked { exclusive: None, shared: None };
+        self.shown.as_ref().map_or(unknown, |shown| shown.seen.blocked())
     }
 
     /// Age of the oldest lock file of each mode that has one.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::memory::{Change, LookTime, Name, signed};
-use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockId, LockMode};
+use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, Lock, LockId, LockMode};
 use crate::status::{EventKind, Hold, SeenEntry};
 
 /// One hold as it is remembered.
@@ -30,6 +30,8 @@ pub(super) struct Held {
     /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pub pending: Option<Origin>,
     keeps_old_time: bool,
+    /// One look without it may be a refresh on its way; else it ends with that look.
+    pub leased: bool,
     pub stale: bool,
     /// End of the first look that saw it.
     pub first_look: Timestamp,
@@ -152,6 +154,7 @@ impl Held {
             begun: origin.first != *oldest.id(),
             pending: None,
             keeps_old_time: false,
+            leased: newest.seen.entry.is_leased(),
             stale: false,
             first_look: time.ended,
             last_look: time.ended,
@@ -219,7 +222,9 @@ impl Held {
         self.stale = stale;
         self.turn = turn;
         self.newest = newest.written;
-        self.gone = gone(newest.lock);
+        // The same lock may show another process: a child that outlives the one that took it.
+        self.holder = newest.lock.holder.clone();
+        self.gone = newest.lock.liveness.gone();
         self.files = files.iter().rev().map(|file| file.id().clone()).collect();
         self.last_look = time.ended;
         self.missed = None;
@@ -256,11 +261,4 @@ pub(super) fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bo
         (None, _) | (_, None) => true,
     };
     own && newer.at.duration_since(older.at) > limit
-}
-
-fn gone(lock: &Lock) -> Option<GoneReason> {
-    match lock.liveness {
-        Liveness::Gone(reason) => Some(reason),
-        Liveness::Alive | Liveness::Unknown => None,
-    }
 }

@@ -64,6 +64,8 @@ pub(super) struct Name {
     pub replaced: Option<u64>,
     /// The verdict at the last look that listed it.
     pub stale: bool,
+    /// Somebody refreshes it, so one look without it means little.
+    pub leased: bool,
 }
 
 /// One thing that happened, before it has a target's name.
@@ -128,6 +130,7 @@ impl Memory {
                 behind: None,
                 replaced: None,
                 stale: false,
+                leased: entry.is_leased(),
             });
             name.turn = self.turn;
             let (first_seen, not_before) = (name.first_seen, name.not_before);
@@ -151,11 +154,11 @@ impl Memory {
         }
     }
 
-    /// Forgets names that two looks running did not list.
+    /// Forgets names that two looks running did not list, of those that nobody refreshes at once.
     fn forget(&mut self, found: &mut Found) {
         let turn = self.turn;
         self.names.retain(|_, name| {
-            let gone = name.turn + 1 < turn;
+            let gone = name.turn + u64::from(name.leased) < turn;
             let refreshed = name.replaced.is_some_and(|replaced| replaced >= name.turn);
             if gone && name.stale && !refreshed {
                 found.stale_removals += 1;

@@ -140,6 +140,11 @@ impl Tracker {
         target.counters.scans += 1;
         let mut events = Vec::new();
         match scan.outcome {
+            // Such a look tells nothing of locks, so what is remembered stays as it is.
+            Ok(look) if look.facts.unknown.is_some() => {
+                let seen = memory::Found::default().into_seen(scan.ended_at, look);
+                target.phase = Phase::Seen(Arc::new(seen));
+            }
             Ok(look) => {
                 let (began, ended) = (scan.started_at, scan.ended_at);
                 let time = memory::LookTime { began, ended, policy: target.policy };
@@ -205,3 +210,5 @@ fn failing(before: Phase, error: ScanError, at: Timestamp) -> Phase {
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unrefreshed_tests;

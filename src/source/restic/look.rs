@@ -89,7 +89,8 @@ impl Inner {
         }));
         sort(&mut entries);
         let key_pending = matches!(why, SealedWhy::KeyPending);
-        let facts = Facts { sealed: true, key_pending, details: details(repository, None) };
+        let details = details(repository, None);
+        let facts = Facts { sealed: true, key_pending, details, ..Facts::default() };
         Look { entries, ignored: found.ignored, facts, vanished: 0 }
     }
 
@@ -117,7 +118,7 @@ impl Inner {
         entries.append(&mut found.decided);
         sort(&mut entries);
         let details = details(repository, Some((opened, &reader)));
-        let facts = Facts { sealed: false, key_pending: false, details };
+        let facts = Facts { details, ..Facts::default() };
         let vanished = u32::try_from(vanished).unwrap_or(u32::MAX);
         Ok(Look { entries, ignored: found.ignored, facts, vanished })
     }
