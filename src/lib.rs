@@ -22,6 +22,7 @@ pub mod judge;
 pub mod label;
 pub mod location;
 pub mod lock;
+pub mod proc;
 pub mod scan;
 pub mod scanner;
 pub mod secret;

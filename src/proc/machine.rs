@@ -1,0 +1,160 @@
+//! This machine as a place where holders run: its names, and whether one of its processes can be
+//! the holder of a lock.
+//!
+//! The question is never put to the process: no signal is sent, unlike restic, whose SIGHUP ends
+//! a bystander that got the pid (restic `internal/repository/lock_file_unix.go`). What may not be
+//! seen is unknown, and a process of another user is as alive as any.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::process::{Programs, weigh};
+use super::procfs::Procfs;
+use crate::lock::Liveness;
+
+/// Processes are listed anew when the last list is older, except to prove that one is gone.
+const LIST_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// What is known of the machine's own name and processes from the start.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    /// Names by which locks of this machine are known; the first is its own.
+    pub names: Vec<Arc<str>>,
+    /// No other machine has one of these names.
+    pub unique: bool,
+    /// Whether processes are looked at at all.
+    pub evidence: bool,
+    /// Programs that hold repository locks.
+    pub programs: Programs,
+    /// Where `/proc` is.
+    pub procfs: Procfs,
+}
+
+/// This machine. Its lists are shared by all targets.
+#[derive(Debug)]
+pub struct Machine {
+    /// What was known from the start.
+    pub spec: MachineSpec,
+    list: Mutex<Option<Arc<List>>>,
+}
+
+/// Every process by every pid that it is known by.
+#[derive(Debug)]
+struct List {
+    /// Begin of its reading.
+    taken: Instant,
+    by_pid: HashMap<i64, Vec<Named>>,
+}
+
+/// A process under one of its pids.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    /// Its pid in this `/proc`.
+    pid: i32,
+    namespaced: bool,
+}
+
+impl Machine {
+    /// Nothing is read yet.
+    pub fn new(spec: MachineSpec) -> Self {
+        Self { spec, list: Mutex::new(None) }
+    }
+
+    /// Whether a host name is one of this machine's, exactly as it stands.
+    pub fn is_named(&self, hostname: &str) -> bool {
+        self.spec.names.iter().any(|name| &**name == hostname)
+    }
+
+    /// What this machine's processes say of a lock that names one of them, with this time (the
+    /// lock's last refresh). Reads `/proc`, so it belongs on a thread that may block; the lock
+    /// must have been seen before `seen`.
+    pub fn liveness(&self, pid: i64, time: Timestamp, seen: Instant) -> Liveness {
+        self.judged(pid, time, seen, Some(&self.spec.programs))
+    }
+
+    /// The same of any program, for a lock file that names a pid.
+    pub fn liveness_of_any(&self, pid: i64, time: Timestamp, seen: Instant) -> Liveness {
+        self.judged(pid, time, seen, None)
+    }
+
+    fn judged(
+        &self,
+        pid: i64,
+        time: Timestamp,
+        seen: Instant,
+        programs: Option<&Programs>,
+    ) -> Liveness {
+        let procfs = &self.spec.procfs;
+        if !self.spec.evidence || pid <= 0 || !procfs.shows_all() {
+            return Liveness::Unknown;
+        }
+        let found = |list: &List| {
+            let named = list.by_pid.get(&pid).map(Vec::as_slice).unwrap_or_default();
+            let candidates: Vec<_> =
+                named.iter().filter_map(|one| procfs.candidate(one.pid, one.namespaced)).collect();
+            weigh(&candidates, time, procfs.clock(), programs)
+        };
+        let Some(list) = self.list(|list| list.taken.elapsed() <= LIST_AGE_MAX) else {
+            return Liveness::Unknown;
+        };
+        let mut liveness = found(&list);
+        if liveness.gone().is_some() && list.taken < seen {
+            // A process may have started, and taken the lock, after that list.
+            let Some(list) = self.list(|list| list.taken >= seen) else {
+                return Liveness::Unknown;
+            };
+            liveness = found(&list);
+        }
+        match liveness {
+            Liveness::Gone(reason) if !self.spec.unique => Liveness::Suspect(reason),
+            Liveness::Gone(_)
+            | Liveness::Alive
+            | Liveness::AliveNamespaced
+            | Liveness::AliveStopped
+            | Liveness::AliveNotRefreshing
+            | Liveness::Suspect(_)
+            | Liveness::Foreign
+            | Liveness::OtherProgram
+            | Liveness::Ambiguous
+            | Liveness::Unknown => liveness,
+        }
+    }
+
+    /// The last list if it is good enough, else a new one. Others wait for it meanwhile.
+    #[allow(clippy::disallowed_methods, reason = "the age of a list is measured here")]
+    fn list(&self, good: impl Fn(&List) -> bool) -> Option<Arc<List>> {
+        let mut last = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = last.as_ref().filter(|list| good(list)) {
+            return Some(Arc::clone(list));
+        }
+        let procfs = &self.spec.procfs;
+        let taken = Instant::now();
+        let mut by_pid: HashMap<i64, Vec<Named>> = HashMap::new();
+        for pid in procfs.pids().ok()? {
+            let Some(numbers) = procfs.numbers(pid) else { continue };
+            let pids = match numbers.pids.as_slice() {
+                [] => vec![i64::from(pid)],
+                [only] => vec![*only],
+                [outer, .., inner] => vec![*outer, *inner],
+            };
+            let mut namespaced = false;
+            for known in pids {
+                let names = by_pid.entry(known).or_default();
+                // In a namespace of its own a process can have the same number inside.
+                if names.iter().all(|name| name.pid != pid) {
+                    names.push(Named { pid, namespaced });
+                }
+                namespaced = true;
+            }
+        }
+        let list = Arc::new(List { taken, by_pid });
+        *last = Some(Arc::clone(&list));
+        Some(list)
+    }
+}
+
+#[cfg(test)]
+mod tests;
