@@ -13,6 +13,7 @@ use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 use prometheus::Registry;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::cli::{Cli, ScanFlags, Watch, Web};
@@ -20,6 +21,7 @@ use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings}
 use crate::exposition::metrics::{Exporter, Rules};
 use crate::label::LabelRules;
 use crate::location::Location;
+use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
 use crate::scanner::{Open, Scanner};
 use crate::secret::{self, EnvSpec, PasswordSpec};
@@ -27,7 +29,7 @@ use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
 use crate::status::Status;
 use crate::store::BACKENDS;
-use crate::target::{ResticSpec, TargetName, TargetSet};
+use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
 use crate::telemetry::Telemetry;
 use crate::tracker::Tracker;
 use crate::web::{self, Site};
@@ -46,6 +48,15 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
+}
+
+impl Failure {
+    /// The error in words, whatever its kind.
+    pub fn into_error(self) -> anyhow::Error {
+        match self {
+            Failure::Usage(error) | Failure::Other(error) => error,
+        }
+    }
 }
 
 impl From<anyhow::Error> for Failure {
@@ -223,6 +234,39 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
     })
 }
 
+/// Looks whether the files that a configuration names can be read, without any connection.
+///
+/// # Errors
+/// Every file that cannot, with its target.
+pub fn check_files(config: &Config) -> anyhow::Result<()> {
+    let mut problems = Vec::new();
+    for spec in &config.targets {
+        let SourceSpec::Restic(restic) = &spec.source;
+        let secret = match &restic.password {
+            PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
+            PasswordSpec::Inherit
+            | PasswordSpec::Command(_)
+            | PasswordSpec::Variable(_)
+            | PasswordSpec::Empty => None,
+        };
+        let named = secret.into_iter().chain(&restic.cacert).chain(&restic.env.env_file);
+        for path in named {
+            if let Err(error) = std::fs::File::open(path) {
+                problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
+            }
+        }
+        if let Some(path) = &restic.env.env_dir
+            && let Err(error) = std::fs::read_dir(path)
+        {
+            problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
+        }
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    bail!("{} file(s) cannot be read:\n{}", problems.len(), problems.join("\n"))
+}
+
 /// What the whole process shares.
 pub fn context() -> Context {
     let sources: Vec<_> = SOURCES.iter().map(|source| source.name).collect();
@@ -254,12 +298,13 @@ pub fn build() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Serves until `shutdown` ends: listens first, then scans, then drains.
+/// Serves until `shutdown` ends: listens first, then scans, follows reloads, then drains.
 ///
 /// # Errors
-/// When the exporter's own metrics cannot be set up.
-pub async fn run(
+/// When the exporter's own metrics or signals cannot be set up.
+pub async fn run<'a>(
     config: Config,
+    load: &'a Load<'a>,
     web: &Web,
     listeners: Vec<TcpListener>,
     open: Open,
@@ -270,11 +315,8 @@ pub async fn run(
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     let (publish, status) = watch::channel(Status::default());
     let (stop, stopping) = watch::channel(false);
-    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
-    let process = Registry::new();
-    process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-    let site = Arc::new(Site {
-        status,
+    let (reload, mut reloads) = mpsc::channel(1);
+    let (settings, settings_now) = watch::channel(Settings {
         rules: Arc::new(rules(&config)),
         exporter: Exporter {
             build: build(),
@@ -283,23 +325,44 @@ pub async fn run(
             shard: 0,
             total_shards: 1,
         },
+    });
+    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
+    let process = Registry::new();
+    process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+    let site = Arc::new(Site {
+        status,
+        settings: settings_now.clone(),
         telemetry: context.telemetry.clone(),
         process,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
         ready_from: Instant::now() + web.ready_timeout,
+        reload: web.enable_lifecycle.then_some(reload),
         stopping,
     });
     let server = tokio::spawn(web::serve(listeners, site));
-    let tracking = tokio::spawn(track(config.scan.hold, following.clone(), arriving, publish));
+    let tracking = tokio::spawn(track(settings_now, following.clone(), arriving, publish));
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
-    shutdown.await;
+    let mut reloader = Reloader { load, rules, current: config, targets, settings };
+    let mut hangups = signal(SignalKind::hangup())?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            // Its result is in metric and log.
+            _ = hangups.recv() => { let _ = reloader.reload(Timestamp::now()).await; }
+            Some(wish) = reloads.recv() => {
+                let wish: Wish = wish;
+                // Whoever asked may have hung up.
+                let _ = wish.send(reloader.reload(Timestamp::now()).await);
+            }
+        }
+    }
     tracing::info!("stopping");
     stop.send_replace(true);
     scanning.abort();
-    drop(targets);
     if server.await.is_err() {
         tracing::error!("the server ended with a fault");
     }
@@ -324,17 +387,20 @@ fn log_start(config: &Config) {
 
 /// Owns the tracker: takes scans in, follows the set of targets, publishes the picture.
 async fn track(
-    hold: Duration,
+    mut settings: watch::Receiver<Settings>,
     mut targets: watch::Receiver<TargetSet>,
     mut scans: mpsc::Receiver<Scan>,
     publish: watch::Sender<Status>,
 ) {
-    let mut tracker = Tracker::new(source::policy, hold);
+    let mut tracker = Tracker::new(source::policy, settings.borrow_and_update().rules.hold);
     let mut batch = Vec::new();
     tracker.retarget(&targets.borrow_and_update().clone());
     loop {
         publish.send_replace(tracker.status());
         tokio::select! {
+            Ok(()) = settings.changed() => {
+                tracker.hold_for(settings.borrow_and_update().rules.hold);
+            }
             changed = targets.changed() => {
                 if changed.is_err() {
                     return;
@@ -359,7 +425,6 @@ async fn track(
 /// # Errors
 /// When signals cannot be listened for.
 pub fn signals() -> anyhow::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -45,6 +45,15 @@ pub enum Command {
     Check(Check),
     /// Make repositories with locks of every kind, serve them, remove them at exit
     Demo(Demo),
+    /// Ask a running exporter whether it is healthy; exit 0 or 1
+    Healthcheck,
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 /// `check`
@@ -70,6 +79,9 @@ pub enum Output {
     Json,
     /// Prometheus text format
     Prom,
+    /// OpenMetrics 1.0
+    #[value(name = "openmetrics")]
+    OpenMetrics,
     /// One line with the plugin conventions of Nagios and Icinga
     Nagios,
 }
@@ -94,6 +106,9 @@ pub struct Watch {
         env = "LOCK_EXPORTER_CONFIG_FILE"
     )]
     pub config_file: Option<PathBuf>,
+    /// Check the configuration and the files it names, print everything that is wrong, and end
+    #[arg(long = "config.check")]
+    pub config_check: bool,
     /// restic repository, as for restic itself; can be given several times
     #[arg(short = 'r', long = "repo", value_name = "REPO", global = true)]
     pub repositories: Vec<String>,
@@ -169,6 +184,9 @@ pub struct Web {
         env = "LOCK_EXPORTER_WEB_MAX_REQUESTS"
     )]
     pub max_requests: u16,
+    /// Allow POST and PUT to /-/reload
+    #[arg(long = "web.enable-lifecycle", env = "LOCK_EXPORTER_WEB_ENABLE_LIFECYCLE")]
+    pub enable_lifecycle: bool,
     /// Be ready after this time although targets were not all looked at
     #[arg(long = "web.ready-timeout", value_name = "DURATION", default_value = "60s",
           env = "LOCK_EXPORTER_WEB_READY_TIMEOUT", value_parser = crate::config::duration)]

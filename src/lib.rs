@@ -23,6 +23,7 @@ pub mod label;
 pub mod location;
 pub mod lock;
 pub mod proc;
+pub mod reload;
 pub mod scan;
 pub mod scanner;
 pub mod secret;

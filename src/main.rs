@@ -61,11 +61,32 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         None => {
             let config = app::configuration(cli).await?;
+            if cli.watch.config_check {
+                app::check_files(&config)?;
+                println!("{} targets, nothing wrong", config.targets.len());
+                return Ok(0);
+            }
             let listeners = web::listen(&cli.web.listen).await?;
-            app::run(config, &cli.web, listeners, source::open, app::signals()?).await?;
+            let load = || {
+                let again = app::configuration(cli);
+                Box::pin(async { again.await.map_err(Failure::into_error) }) as _
+            };
+            app::run(config, &load, &cli.web, listeners, source::open, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,
+        Some(Command::Healthcheck) => {
+            cmd::misc::healthcheck(&cli.web.listen).await?;
+            Ok(0)
+        }
+        Some(Command::Completions { shell }) => {
+            cmd::misc::completions(*shell)?;
+            Ok(0)
+        }
+        Some(Command::Man) => {
+            cmd::misc::man()?;
+            Ok(0)
+        }
         Some(Command::Demo(demo)) => {
             cmd::demo::run(cli, demo).await.map(|()| 0).map_err(Into::into)
         }

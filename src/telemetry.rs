@@ -43,10 +43,9 @@ impl Operation {
 }
 
 /// The names of handlers in HTTP metrics; everything else is `other`.
-pub const HANDLERS: [&str; 7] =
-    ["/", "/metrics", "/-/healthy", "/-/ready", "/targets", "/api", "other"];
+pub const HANDLERS: [&str; 6] = ["/", "/metrics", "/-/healthy", "/-/ready", "/-/reload", "other"];
 
-const STATUS_CODES: [&str; 6] = ["200", "400", "404", "405", "500", "503"];
+const STATUS_CODES: [&str; 7] = ["200", "400", "403", "404", "405", "500", "503"];
 
 /// The exporter's own counters.
 pub struct Telemetry {

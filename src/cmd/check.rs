@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use jiff::Timestamp;
-use prometheus::{Encoder, Registry, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{Registry, TextEncoder};
 use tokio::sync::mpsc;
 
 use super::round::look_once;
@@ -19,7 +20,7 @@ use crate::app::{self, Failure};
 use crate::cli::{Check, Cli, Output};
 use crate::config::Config;
 use crate::exposition::metrics::{Rules, StatusCollector};
-use crate::exposition::{json, table};
+use crate::exposition::{json, openmetrics, table};
 use crate::source;
 use crate::status::Status;
 use crate::target::TargetSpec;
@@ -45,6 +46,11 @@ pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
         Output::Table => table::table(&status, now, hold, colour()),
         Output::Json => json::document(&status, now, hold).context("cannot write JSON")?,
         Output::Prom => prom(&status, &rules)?,
+        Output::OpenMetrics => {
+            let mut text = String::new();
+            openmetrics::encode(&families(&status, &rules)?, &mut text);
+            text + openmetrics::END
+        }
         Output::Nagios => table::nagios(&status, now, hold),
     };
     print(&text)?;
@@ -134,12 +140,14 @@ async fn progress(total: usize, mut finished: mpsc::UnboundedReceiver<Arc<Target
 /// # Errors
 /// When the encoder refuses, which a test would show.
 pub fn prom(status: &Status, rules: &Rules) -> anyhow::Result<String> {
+    Ok(TextEncoder::new().encode_to_string(&families(status, rules)?)?)
+}
+
+fn families(status: &Status, rules: &Rules) -> anyhow::Result<Vec<MetricFamily>> {
     let registry = Registry::new();
     let rules = Arc::new(rules.clone());
     registry.register(Box::new(StatusCollector::new(status.clone(), Timestamp::now(), rules)))?;
-    let mut out = Vec::new();
-    TextEncoder::new().encode(&registry.gather(), &mut out)?;
-    Ok(String::from_utf8(out)?)
+    Ok(registry.gather())
 }
 
 /// Puts the metrics where node_exporter picks them up, whole or not at all.

@@ -205,6 +205,14 @@ fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
 }
 
 #[test]
+fn a_clock_behind_stays_in_doubt_however_long_nobody_looked() {
+    let file = vec![exclusive("h", 28 * MIN - 50 * MIN)];
+    let findings = found(&[(0, Ok(vec![])), (29 * MIN, Ok(file.clone())), (31 * MIN, Ok(file))]);
+    let steps: Vec<_> = findings.iter().filter_map(|f| f.next_step.as_deref()).collect();
+    assert!(steps.iter().all(|step| !step.contains("unlock")), "{steps:?}");
+}
+
+#[test]
 fn a_clock_behind_is_told_by_the_storage_at_the_first_look() {
     let lock = lock("h", LockMode::Exclusive, Some(-45 * MIN), Some(0));
     let findings = found(&[(10, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);

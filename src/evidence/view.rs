@@ -66,9 +66,12 @@ impl<'a> Evidence<'a> {
                 let own = entry.entry.refreshed_at();
                 let stored = entry.entry.stub().stored_at;
                 let old = |time: Timestamp| self.is_old(time);
+                // A time from before a look that did not see the name is proof of a wrong clock.
+                let written = own.or(stored);
+                let is_possible =
+                    |written: Timestamp| entry.not_before.is_none_or(|before| written >= before);
                 old(entry.first_seen)
-                    || (entry.not_before.is_none_or(old)
-                        && own.or(stored).is_some()
+                    || (written.is_some_and(is_possible)
                         && own.is_none_or(old)
                         && stored.is_none_or(old))
             }

@@ -2,8 +2,10 @@
 //!
 //! Nothing here scans, reads or knows the clock; what `now` means is the caller's business.
 
+pub mod format;
 pub mod json;
 pub mod metrics;
+pub mod openmetrics;
 pub mod page;
 pub mod table;
 mod view;

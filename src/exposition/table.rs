@@ -64,15 +64,13 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }
         }
-        if let Some(seen) = row.target.seen() {
-            if seen.ignored.count > 0 {
-                let examples = seen.ignored.examples.join(", ");
-                let count = seen.ignored.count;
-                line(
-                    &mut out,
-                    format_args!("{:10}{count} names that are no locks: {examples}", ""),
-                );
-            }
+        if let Some(seen) = row.target.seen()
+            && seen.ignored.count > 0
+        {
+            let examples = seen.ignored.examples.join(", ");
+            let count = seen.ignored.count;
+            let what = "names that are no locks";
+            line(&mut out, format_args!("{:10}{count} {what}: {examples}", ""));
         }
     }
     let sealed = |row: &&Row<'_>| row.target.seen().is_some_and(|seen| seen.facts.sealed);

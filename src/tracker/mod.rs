@@ -85,6 +85,11 @@ impl Tracker {
         Self { policy_of, hold, memories: BTreeMap::new(), status: Status::default() }
     }
 
+    /// Changes for how long values of a failing target stay valid.
+    pub fn hold_for(&mut self, hold: Duration) {
+        self.hold = hold;
+    }
+
     /// Follows a new set of targets: new ones appear as pending, gone ones are forgotten. One
     /// whose specification changed keeps what is known as long as it is at the same place.
     ///

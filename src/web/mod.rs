@@ -12,19 +12,21 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use jiff::Timestamp;
-use prometheus::{Encoder, Registry, TextEncoder};
+use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use crate::exposition::metrics::{Exporter, Rules, StatusCollector};
-use crate::exposition::page;
+use crate::exposition::format::Format;
+use crate::exposition::metrics::StatusCollector;
+use crate::exposition::{openmetrics, page};
+use crate::reload::{Settings, Wish};
 use crate::scanner::Waiting;
 use crate::status::Status;
 use crate::telemetry::Telemetry;
@@ -40,17 +42,12 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time for running requests to end when the server stops.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// The content type of the text format; the `prometheus` crate's own lacks the charset.
-const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// What the server shows.
 pub struct Site {
     /// The current picture.
     pub status: watch::Receiver<Status>,
-    /// How metrics are rendered.
-    pub rules: Arc<Rules>,
-    /// Facts about this process.
-    pub exporter: Exporter,
+    /// How metrics are rendered, and facts about this process.
+    pub settings: watch::Receiver<Settings>,
     /// The exporter's own counters.
     pub telemetry: Arc<Telemetry>,
     /// `process_*`.
@@ -63,6 +60,8 @@ pub struct Site {
     pub scrapes: Option<Semaphore>,
     /// From when on the exporter is ready although targets were not all looked at.
     pub ready_from: Instant,
+    /// Where wishes to reload go; none = `/-/reload` is off.
+    pub reload: Option<mpsc::Sender<Wish>>,
     /// True as soon as the exporter stops.
     pub stopping: watch::Receiver<bool>,
 }
@@ -122,12 +121,13 @@ async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<
     let _running = site.telemetry.http_starts();
     let path = request.uri().path();
     let (handler, response) = if path == site.telemetry_path {
-        ("/metrics", only_get(request, metrics(site, request.headers()).await))
+        ("/metrics", only_get(request, metrics(site, request).await))
     } else {
         match path {
             "/" => ("/", only_get(request, landing(site))),
             "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
             "/-/ready" => ("/-/ready", only_get(request, ready(site))),
+            "/-/reload" => ("/-/reload", reload(site, request.method()).await),
             _ => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
         }
     };
@@ -161,13 +161,15 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
 
 fn with_type(
     status: StatusCode,
-    content_type: &'static str,
+    content_type: &str,
     body: impl Into<Bytes>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        headers.insert(header::CONTENT_TYPE, content_type);
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
@@ -187,9 +189,30 @@ fn ready(site: &Site) -> Response<Full<Bytes>> {
     }
 }
 
+async fn reload(site: &Site, method: &Method) -> Response<Full<Bytes>> {
+    let Some(reload) = &site.reload else {
+        return text(StatusCode::FORBIDDEN, "reloading is off; see --web.enable-lifecycle\n");
+    };
+    if !matches!(*method, Method::POST | Method::PUT) {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only POST and PUT\n");
+        refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, PUT"));
+        return refusal;
+    }
+    let (wish, answer) = oneshot::channel();
+    if reload.send(wish).await.is_err() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    match answer.await {
+        Ok(Ok(())) => text(StatusCode::OK, "reloaded\n"),
+        Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+    }
+}
+
 fn landing(site: &Site) -> Response<Full<Bytes>> {
     let status = site.status.borrow().clone();
-    let body = page::landing(&status, Timestamp::now(), site.rules.hold, &site.telemetry_path);
+    let hold = site.settings.borrow().rules.hold;
+    let body = page::landing(&status, Timestamp::now(), hold, &site.telemetry_path);
     let mut response = with_type(StatusCode::OK, "text/html; charset=utf-8", body);
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,
@@ -198,7 +221,7 @@ fn landing(site: &Site) -> Response<Full<Bytes>> {
     response
 }
 
-async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>> {
+async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let _permit = match &site.scrapes {
         None => None,
         Some(scrapes) => match scrapes.try_acquire() {
@@ -206,10 +229,18 @@ async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>>
             Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at once\n"),
         },
     };
+    let query = request.uri().query().unwrap_or_default();
+    let Some(wanted) = Wanted::of(query, &site.settings.borrow().rules.sources) else {
+        return text(StatusCode::BAD_REQUEST, "collect[] and exclude[] name sources, not both\n");
+    };
+    let headers = request.headers();
     let gzip = headers.get(header::ACCEPT_ENCODING).is_some_and(accepts_gzip);
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
     let rendering = site.clone();
     // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
-    let rendered = tokio::task::spawn_blocking(move || render(&rendering, gzip)).await;
+    let rendered =
+        tokio::task::spawn_blocking(move || render(&rendering, &wanted, format, gzip)).await;
     let body = match rendered {
         Ok(Ok(body)) => body,
         Ok(Err(error)) => {
@@ -220,7 +251,7 @@ async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>>
             return text(StatusCode::INTERNAL_SERVER_ERROR, "not rendered: a fault, see the log\n");
         }
     };
-    let mut response = with_type(StatusCode::OK, TEXT_FORMAT, body);
+    let mut response = with_type(StatusCode::OK, &format.content_type(), body);
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     if gzip {
@@ -229,26 +260,76 @@ async fn metrics(site: &Arc<Site>, headers: &HeaderMap) -> Response<Full<Bytes>>
     response
 }
 
+/// What a scrape asked for in its query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    /// `name[]`: only families of these names; all when empty.
+    names: Vec<String>,
+    /// Sources whose targets are left out.
+    without: Vec<&'static str>,
+}
+
+impl Wanted {
+    /// `None` when the query names an unknown source, or both includes and excludes.
+    fn of(query: &str, sources: &[&'static str]) -> Option<Self> {
+        let mut wanted = Self::default();
+        let (mut only, mut without) = (Vec::new(), Vec::new());
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let source = || sources.iter().find(|source| **source == value).copied();
+            match &*key {
+                "name[]" => wanted.names.push(value.into_owned()),
+                "collect[]" => only.push(source()?),
+                "exclude[]" => without.push(source()?),
+                _ => {}
+            }
+        }
+        if !only.is_empty() && !without.is_empty() {
+            return None;
+        }
+        if !only.is_empty() {
+            without = sources.iter().filter(|source| !only.contains(source)).copied().collect();
+        }
+        wanted.without = without;
+        Some(wanted)
+    }
+}
+
 /// The whole page of metrics as of now.
-fn render(site: &Site, gzip: bool) -> anyhow::Result<Vec<u8>> {
+fn render(site: &Site, wanted: &Wanted, format: Format, gzip: bool) -> anyhow::Result<Vec<u8>> {
     site.telemetry.scan_lag(site.waiting.lag());
-    let status = site.status.borrow().clone();
+    let mut status = site.status.borrow().clone();
+    if !wanted.without.is_empty() {
+        let mut targets = (*status.targets).clone();
+        targets.retain(|_, target| !wanted.without.contains(&target.spec.source_name()));
+        status.targets = Arc::new(targets);
+    }
     let targets = Registry::new();
-    let collector = StatusCollector::new(status, Timestamp::now(), site.rules.clone());
+    let Settings { rules, exporter: facts } = site.settings.borrow().clone();
+    let collector = StatusCollector::new(status, Timestamp::now(), rules);
     targets.register(Box::new(collector))?;
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
-    exporter.register(Box::new(site.exporter.clone()))?;
-    let mut body = Vec::new();
+    exporter.register(Box::new(facts))?;
+    let mut body = String::new();
     for registry in [&targets, &exporter, site.telemetry.registry(), &site.process] {
-        TextEncoder::new().encode(&registry.gather(), &mut body)?;
+        let mut families = registry.gather();
+        if !wanted.names.is_empty() {
+            families.retain(|family| wanted.names.iter().any(|name| name == family.name()));
+        }
+        match format {
+            Format::Text => TextEncoder::new().encode_utf8(&families, &mut body)?,
+            Format::OpenMetrics { .. } => openmetrics::encode(&families, &mut body),
+        }
     }
-    if gzip {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(&body)?;
-        body = encoder.finish()?;
+    if matches!(format, Format::OpenMetrics { .. }) {
+        body.push_str(openmetrics::END);
     }
-    Ok(body)
+    if !gzip {
+        return Ok(body.into_bytes());
+    }
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(body.as_bytes())?;
+    Ok(encoder.finish()?)
 }
 
 /// Whether an `Accept-Encoding` allows gzip: named with a weight above 0, or covered by `*`.
@@ -281,6 +362,7 @@ pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}"))?;
+        tracing::info!(address = %listener.local_addr()?, "listening");
         listeners.push(listener);
     }
     Ok(listeners)
@@ -289,6 +371,17 @@ pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_names_families_and_sources() {
+        let of = |query: &str| Wanted::of(query, &["restic", "file"]);
+        assert_eq!(of(""), Some(Wanted::default()));
+        assert_eq!(of("name[]=a&name%5B%5D=b").unwrap().names, ["a", "b"]);
+        assert_eq!(of("collect[]=restic").unwrap().without, ["file"]);
+        assert_eq!(of("exclude[]=restic").unwrap().without, ["restic"]);
+        assert_eq!(of("collect[]=restic&exclude[]=file"), None);
+        assert_eq!(of("collect[]=borg"), None);
+    }
 
     #[test]
     fn gzip_is_used_only_where_it_is_accepted() {

@@ -8,22 +8,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_exporter::exposition::metrics::{Exporter, FAMILIES, Rules, StatusCollector};
-use lock_exporter::exposition::{json, page, table};
+use lock_exporter::exposition::{json, openmetrics, page, table};
 use lock_exporter::label::LabelRules;
 use lock_exporter::status::Status;
 use lock_exporter::telemetry::Telemetry;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 
 use crate::scene;
 
-fn render(status: Status, labels: LabelRules) -> String {
+fn gather(status: Status, labels: LabelRules) -> Vec<MetricFamily> {
     let hold = Duration::from_secs(15 * 60);
     let rules = Arc::new(Rules { hold, labels, sources: vec!["restic"] });
     let registry = Registry::new();
     registry.register(Box::new(StatusCollector::new(status, scene::now(), rules))).unwrap();
-    let mut out = Vec::new();
-    TextEncoder::new().encode(&registry.gather(), &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    registry.gather()
+}
+
+fn render(status: Status, labels: LabelRules) -> String {
+    TextEncoder::new().encode_to_string(&gather(status, labels)).unwrap()
+}
+
+fn render_open(status: Status, labels: LabelRules) -> String {
+    let mut out = String::new();
+    openmetrics::encode(&gather(status, labels), &mut out);
+    out + openmetrics::END
 }
 
 fn compare(folder: &str, file: &str, text: &str) {
@@ -47,7 +56,9 @@ fn every_scene_is_rendered_as_committed() {
         compare("table", &format!("{name}.txt"), &table);
         compare("json", &format!("{name}.json"), &json::document(&status, now, hold).unwrap());
         compare("page", &format!("{name}.html"), &page::landing(&status, now, hold, "/metrics"));
-        compare("metrics", &format!("{name}.prom"), &render(status, LabelRules::default()));
+        let rules = LabelRules::default();
+        compare("openmetrics", &format!("{name}.om"), &render_open(status.clone(), rules.clone()));
+        compare("metrics", &format!("{name}.prom"), &render(status, rules));
     }
 }
 

@@ -7,6 +7,7 @@
     reason = "these are tests"
 )]
 
+mod binary;
 mod decode;
 mod differential;
 mod fault_server;

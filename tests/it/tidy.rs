@@ -21,6 +21,7 @@ const LINES: &[(&str, u8)] = &[
     ("store", 5),
     ("exposition", 5),
     ("source", 6),
+    ("reload", 6),
     ("scanner", 7),
     ("web", 7),
     ("app", 8),

@@ -69,7 +69,13 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     let listeners = web::listen(&[ADDRESS.into()]).await?;
     let refreshing = tokio::spawn(keep_alive(live));
     println!("{}", words(folder.path()));
-    let served = app::run(config, &cli.web, listeners, source::open, app::signals()?).await;
+    let again = config.clone();
+    let load = move || {
+        let config = again.clone();
+        Box::pin(async { Ok(config) }) as _
+    };
+    let stop = app::signals()?;
+    let served = app::run(config, &load, &cli.web, listeners, source::open, stop).await;
     refreshing.abort();
     folder.close().context("cannot remove the demo's folder")?;
     served

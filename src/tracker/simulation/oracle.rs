@@ -21,6 +21,9 @@ pub struct Oracle {
     counters: TargetCounters,
     starts_before: Option<(u64, u64)>,
     looks: u64,
+    /// The last look with a sealed file. It may have hidden a holder, so that nobody knows for a
+    /// while whether that one came or went.
+    sealed: Option<u64>,
     /// How often a look did not return a file that was there.
     hidden: u64,
 }
@@ -80,6 +83,9 @@ impl Oracle {
             return Ok(());
         };
         self.looks += 1;
+        if found.files.values().any(|(_, sealed)| *sealed) {
+            self.sealed = Some(self.looks);
+        }
         let Phase::Seen(seen) = &status.phase else {
             return Err("a successful look is not shown".into());
         };
@@ -90,10 +96,14 @@ impl Oracle {
         self.runs(&found, seen)?;
         advice(world, &found, seen, status)?;
         let listed = found.files.len() + self.last.as_ref().map_or(0, |last| last.files.len());
-        let sealed = found.files.values().any(|(_, sealed)| *sealed);
-        ensure!(sealed || memory <= 2 * listed, "{memory} things remembered of {listed} names");
+        let bounded = self.hidden_lately() || memory <= 2 * listed;
+        ensure!(bounded, "{memory} things remembered of {listed} names");
         self.last = Some(found);
         Ok(())
+    }
+
+    fn hidden_lately(&self) -> bool {
+        self.sealed.is_some_and(|look| look + 3 >= self.looks)
     }
 
     /// Counters never go back, and count nothing that did not happen.
@@ -257,8 +267,7 @@ impl Oracle {
         let count: usize = seen.holds.iter().map(|hold| hold.files.len()).sum();
         ensure!(count == files.values().map(Vec::len).sum::<usize>(), "a file in no or two holds");
         let last = self.last.as_ref();
-        let sealed_before = last.is_some_and(|last| last.files.values().any(|(_, sealed)| *sealed));
-        let clear = last.map(|last| last.began).filter(|_| !sealed_before);
+        let clear = last.map(|last| last.began).filter(|_| !self.hidden_lately());
         // A sealed file may hide a holder, so it neither came nor went as far as is known.
         for (file, _) in found.files.values().filter(|(_, sealed)| *sealed) {
             let known = self.keys.entry(world.key(world.files[*file].process));
@@ -272,7 +281,11 @@ impl Oracle {
             let gone = self.keys.get(&key).is_none_or(|known| known.look + 2 <= look);
             // One of two holds of a key may end while the other lasts.
             let parts = self.keys.get(&key).is_some_and(|known| known.parts.contains(&true));
-            ensure!(gone || parts || world.sharing(&key) > 1, "{key} is falsely released");
+            let hidden = self.hidden_lately();
+            ensure!(
+                gone || parts || hidden || world.sharing(&key) > 1,
+                "{key} is falsely released"
+            );
         }
         self.keys.retain(|_, known| known.look + 2 >= look);
         for (key, files) in &files {
@@ -294,16 +307,19 @@ impl Oracle {
     ) -> Checked {
         let since: BTreeSet<_> = holds.iter().map(|hold| hold.held_since).collect();
         let earliest = *since.first().ok_or("no hold")?;
+        // Behind a sealed file nobody knows which of the holds of a key was refreshed.
+        let mixed = self.hidden_lately();
         match self.keys.get_mut(key) {
             Some(known) => {
                 ensure!(
-                    known.since.is_empty()
+                    mixed
+                        || known.since.is_empty()
                         || known.since.contains(&earliest)
                         || known.since_before.contains(&earliest),
                     "{key} is held since {earliest}, before it was {:?}",
                     known.since
                 );
-                if known.since.is_empty() || known.parts[0] {
+                if known.since.is_empty() || known.parts[0] || mixed {
                     // While it was sealed nobody could follow it over its refreshes; of two holds
                     // the older may have ended.
                     known.first = found.ended;
@@ -311,7 +327,10 @@ impl Oracle {
                 known.since_before = std::mem::replace(&mut known.since, since);
                 known.parts = [holds.len() > 1, known.parts[0], known.parts[1]];
                 known.look = self.looks;
-                ensure!(earliest <= moment(known.first), "{key} is held from after first sight");
+                ensure!(
+                    mixed || earliest <= moment(known.first),
+                    "{key} is held from after first sight"
+                );
                 let clear = known.clear.is_none_or(|clear| earliest >= moment(clear));
                 ensure!(clear, "{key} is held from before it came");
             }
