@@ -21,9 +21,12 @@ use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings}
 use crate::exposition::metrics::{Exporter, Rules};
 use crate::label::LabelRules;
 use crate::location::Location;
+use crate::proc::machine::{Machine, MachineSpec};
+use crate::proc::process::Programs;
+use crate::proc::procfs::Procfs;
 use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
-use crate::scanner::{Open, Scanner};
+use crate::scanner::Scanner;
 use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
@@ -267,13 +270,27 @@ pub fn check_files(config: &Config) -> anyhow::Result<()> {
     bail!("{} file(s) cannot be read:\n{}", problems.len(), problems.join("\n"))
 }
 
+/// What the flags say about this machine.
+pub fn machine(cli: &Cli) -> MachineSpec {
+    let flags = &cli.machine;
+    let own = std::iter::once(host_name(&cli.watch));
+    MachineSpec {
+        names: own.chain(flags.host_alias.iter().cloned()).map(Into::into).collect(),
+        unique: flags.host_name_unique,
+        evidence: !flags.no_evidence,
+        programs: Programs { others: flags.programs.clone() },
+        procfs: Procfs::new(&flags.procfs),
+    }
+}
+
 /// What the whole process shares.
-pub fn context() -> Context {
+pub fn context(machine: MachineSpec) -> Context {
     let sources: Vec<_> = SOURCES.iter().map(|source| source.name).collect();
     let backends: Vec<_> = BACKENDS.iter().map(|backend| backend.name).collect();
     Context {
         telemetry: Arc::new(Telemetry::new(&sources, &backends)),
         derivations: Arc::new(DerivationBudget::of_this_machine()),
+        machine: Arc::new(Machine::new(machine)),
     }
 }
 
@@ -304,13 +321,12 @@ pub fn build() -> Vec<(&'static str, &'static str)> {
 /// When the exporter's own metrics or signals cannot be set up.
 pub async fn run<'a>(
     config: Config,
+    context: Context,
     load: &'a Load<'a>,
     web: &Web,
     listeners: Vec<TcpListener>,
-    open: Open,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let context = context();
     let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     let (publish, status) = watch::channel(Status::default());
@@ -326,7 +342,7 @@ pub async fn run<'a>(
             total_shards: 1,
         },
     });
-    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
+    let scanner = Scanner::new(context.clone(), source::open, config.scan.concurrency, scans);
     let process = Registry::new();
     process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
     let site = Arc::new(Site {

@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use lock_exporter::app::{self, Failure};
 use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
-use lock_exporter::{cmd, source, web};
+use lock_exporter::{cmd, web};
 
 /// `check` answers Nagios with 3 for everything that is not a judgement.
 const UNKNOWN: u8 = 3;
@@ -71,7 +71,8 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
                 let again = app::configuration(cli);
                 Box::pin(async { again.await.map_err(Failure::into_error) }) as _
             };
-            app::run(config, &load, &cli.web, listeners, source::open, app::signals()?).await?;
+            let context = app::context(app::machine(cli));
+            app::run(config, context, &load, &cli.web, listeners, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,

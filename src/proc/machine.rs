@@ -57,6 +57,19 @@ struct Named {
     namespaced: bool,
 }
 
+impl MachineSpec {
+    /// A machine of which nothing can be said: no lock is its own.
+    pub fn unknown() -> Self {
+        Self {
+            names: Vec::new(),
+            unique: false,
+            evidence: false,
+            programs: Programs::default(),
+            procfs: Procfs::new("/proc"),
+        }
+    }
+}
+
 impl Machine {
     /// Nothing is read yet.
     pub fn new(spec: MachineSpec) -> Self {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::lock::LeasePolicy;
+use crate::proc::machine::Machine;
 use crate::scan::{Look, ScanError};
 use crate::target::{SourceSpec, TargetSpec};
 use crate::telemetry::Telemetry;
@@ -21,6 +22,8 @@ pub struct Context {
     pub telemetry: Arc<Telemetry>,
     /// Memory for key derivations, shared by all targets.
     pub derivations: Arc<restic::derivation::DerivationBudget>,
+    /// The machine that the exporter runs on, and its processes.
+    pub machine: Arc<Machine>,
 }
 
 /// Reads the locks of one target. It keeps what makes the next scan cheap (open connections,

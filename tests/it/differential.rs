@@ -192,7 +192,8 @@ async fn ours(root: &Path) -> BTreeMap<String, (View, String)> {
     let password = lock_exporter::secret::Secret::new("differential");
     restic.env.env.insert("PASSWORD".into(), password);
     spec.timeout = std::time::Duration::from_secs(120);
-    let reader: Box<dyn LockSource> = source::open(&spec, &app::context());
+    let reader: Box<dyn LockSource> =
+        source::open(&spec, &app::context(lock_exporter::proc::machine::MachineSpec::unknown()));
     reader.ready().await;
     let scan = scanner::scan(&spec, &*reader).await;
     let look = scan.outcome.unwrap();

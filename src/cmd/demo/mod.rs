@@ -60,7 +60,7 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     let live = make(folder.path()).context("cannot make the demo's repositories")?;
     let config = configuration(folder.path())?;
     if demo.once {
-        let context = app::context();
+        let context = app::context(app::machine(cli));
         let (done, _) = mpsc::unbounded_channel();
         let status = look_once(&config, &context, source::open, done).await;
         print!("{}", check::prom(&status, &app::rules(&config))?);
@@ -74,8 +74,9 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         let config = again.clone();
         Box::pin(async { Ok(config) }) as _
     };
+    let context = app::context(app::machine(cli));
     let stop = app::signals()?;
-    let served = app::run(config, &load, &cli.web, listeners, source::open, stop).await;
+    let served = app::run(config, context, &load, &cli.web, listeners, stop).await;
     refreshing.abort();
     folder.close().context("cannot remove the demo's folder")?;
     served
