@@ -280,6 +280,8 @@ pub fn machine(cli: &Cli) -> MachineSpec {
         evidence: !flags.no_evidence,
         programs: Programs { others: flags.programs.clone() },
         procfs: Procfs::new(&flags.procfs),
+        rootfs: flags.rootfs.clone(),
+        ..MachineSpec::unknown()
     }
 }
 

@@ -204,6 +204,14 @@ pub struct MachineFlags {
         env = "LOCK_EXPORTER_PATH_PROCFS"
     )]
     pub procfs: PathBuf,
+    /// Where the root of the watched machine is mounted, when lock files are not in our own
+    #[arg(
+        long = "path.rootfs",
+        value_name = "DIR",
+        global = true,
+        env = "LOCK_EXPORTER_PATH_ROOTFS"
+    )]
+    pub rootfs: Option<PathBuf>,
 }
 
 /// How metrics are served.

@@ -6,17 +6,24 @@
 //! seen is unknown, and a process of another user is as alive as any.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::kernel::{self, KernelLocks};
 use super::process::{Programs, weigh};
 use super::procfs::Procfs;
 use crate::lock::Liveness;
 
 /// Processes are listed anew when the last list is older, except to prove that one is gone.
 const LIST_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// Most bytes of `/etc/passwd`.
+const PASSWD_BYTES_MAX: u64 = 1 << 20;
 
 /// What is known of the machine's own name and processes from the start.
 #[derive(Clone, Debug)]
@@ -31,6 +38,10 @@ pub struct MachineSpec {
     pub programs: Programs,
     /// Where `/proc` is.
     pub procfs: Procfs,
+    /// Where the watched machine's root is mounted; none = it is our own.
+    pub rootfs: Option<PathBuf>,
+    /// How old a reading of `/proc/locks` may be.
+    pub locks_age_max: Duration,
 }
 
 /// This machine. Its lists are shared by all targets.
@@ -38,6 +49,9 @@ pub struct MachineSpec {
 pub struct Machine {
     /// What was known from the start.
     pub spec: MachineSpec,
+    /// Its kernel locks.
+    pub locks: KernelLocks,
+    users: OnceLock<HashMap<u32, Arc<str>>>,
     list: Mutex<Option<Arc<List>>>,
 }
 
@@ -66,6 +80,8 @@ impl MachineSpec {
             evidence: false,
             programs: Programs::default(),
             procfs: Procfs::new("/proc"),
+            rootfs: None,
+            locks_age_max: kernel::AGE_MAX,
         }
     }
 }
@@ -73,7 +89,23 @@ impl MachineSpec {
 impl Machine {
     /// Nothing is read yet.
     pub fn new(spec: MachineSpec) -> Self {
-        Self { spec, list: Mutex::new(None) }
+        let locks = KernelLocks::new(spec.procfs.clone(), spec.locks_age_max);
+        Self { spec, locks, users: OnceLock::new(), list: Mutex::new(None) }
+    }
+
+    /// The machine's own name.
+    pub fn name(&self) -> Arc<str> {
+        self.spec.names.first().cloned().unwrap_or_default()
+    }
+
+    /// The name of a user of this machine, else the number. Names of directories such as LDAP are
+    /// not asked for: that could block.
+    pub fn user(&self, uid: u32) -> Arc<str> {
+        let users = self.users.get_or_init(|| {
+            let root = self.spec.rootfs.as_deref().unwrap_or(Path::new("/"));
+            users(&bounded(&root.join("etc/passwd")).unwrap_or_default())
+        });
+        users.get(&uid).cloned().unwrap_or_else(|| uid.to_string().into())
     }
 
     /// Whether a host name is one of this machine's, exactly as it stands.
@@ -167,6 +199,26 @@ impl Machine {
         *last = Some(Arc::clone(&list));
         Some(list)
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "names of users are in a file")]
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(PASSWD_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// passwd(5): name, password, number, and what is of no interest here. Of equal numbers the first.
+fn users(text: &[u8]) -> HashMap<u32, Arc<str>> {
+    let mut users = HashMap::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        let mut fields = line.split(':');
+        if let (Some(name), Some(Ok(uid))) = (fields.next(), fields.nth(1).map(str::parse)) {
+            users.entry(uid).or_insert_with(|| name.into());
+        }
+    }
+    users
 }
 
 #[cfg(test)]

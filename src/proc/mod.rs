@@ -4,6 +4,7 @@
 //! here opens a watched file, sends a signal or takes a lock, and what may not be seen is told
 //! apart from what is not there.
 
+pub mod kernel;
 pub mod locks;
 pub mod machine;
 pub mod mountinfo;

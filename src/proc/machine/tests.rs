@@ -44,6 +44,7 @@ fn spec(root: &Path) -> MachineSpec {
         evidence: true,
         programs: Programs::default(),
         procfs: Procfs::new(root),
+        ..MachineSpec::unknown()
     }
 }
 
@@ -133,4 +134,13 @@ fn nothing_is_proven_where_not_all_can_be_seen() {
     assert_eq!(shared.liveness(300, now, Instant::now()), suspect);
     assert!(shared.is_named("web01") && !shared.is_named("WEB01"));
     assert!(!shared.is_named("web01.example.org"));
+}
+
+#[test]
+fn users_have_names_or_numbers() {
+    let users = users(b"root:x:0:0::/root:/bin/sh\ntoor:x:0:0::\n+\nb\xff:x:7:7\n::\nx:y:z:1\n");
+    assert_eq!(users.len(), 2);
+    assert_eq!(&*users[&0], "root");
+    let machine = Machine::new(MachineSpec::unknown());
+    assert_eq!(&*machine.user(4_000_000_000), "4000000000");
 }

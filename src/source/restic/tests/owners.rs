@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::lock::{GoneReason, Liveness};
-use crate::proc::process::Programs;
 use crate::proc::procfs::Procfs;
 
 /// A folder that looks like the `/proc` of a host where these processes run `restic`.
@@ -36,8 +35,8 @@ fn watched_by(root: &Path) -> Fixture {
         names: vec!["web01".into()],
         unique: true,
         evidence: true,
-        programs: Programs::default(),
         procfs: Procfs::new(root),
+        ..MachineSpec::unknown()
     }));
     fixture.reload();
     fixture
