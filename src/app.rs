@@ -244,7 +244,7 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
 pub fn check_files(config: &Config) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for spec in &config.targets {
-        let SourceSpec::Restic(restic) = &spec.source;
+        let SourceSpec::Restic(restic) = &spec.source else { continue };
         let secret = match &restic.password {
             PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
             PasswordSpec::Inherit

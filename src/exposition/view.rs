@@ -12,6 +12,7 @@ use crate::judge::{self, Blocked, State};
 use crate::label::{BYTES_MAX, HolderLabel, LabelRules, clean};
 use crate::lock::{LockEntry, LockMode};
 use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
+use crate::target::Proof;
 
 /// Most hold series of one target; the rest is only counted.
 const SERIES_PER_TARGET_MAX: usize = 20;
@@ -59,6 +60,7 @@ pub(super) struct Shown<'a> {
 pub(super) struct View<'a> {
     pub target: &'a TargetStatus,
     pub sealed: bool,
+    pub proof: Proof,
     pub location: String,
     pub host: String,
     pub holds: Vec<HoldSeries>,
@@ -85,6 +87,7 @@ impl<'a> View<'a> {
         Self {
             target,
             sealed: target.seen().is_some_and(|seen| seen.facts.sealed),
+            proof: target.spec.proof(),
             location: shortened(&target.spec.location()),
             host: clean(&target.spec.host, BYTES_MAX).into_owned(),
             hidden: all.saturating_sub(holds.iter().map(|series| series.holds).sum()),
@@ -122,6 +125,8 @@ impl<'a> View<'a> {
         }
         if self.sealed {
             vec![("unknown", unknown)]
+        } else if self.proof != Proof::Lease {
+            vec![("exclusive", exclusive), ("shared", shared)]
         } else {
             vec![("exclusive", exclusive), ("shared", shared), ("unknown", unknown)]
         }
