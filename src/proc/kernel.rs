@@ -44,7 +44,7 @@ pub struct Picture {
     takers: Mutex<HashMap<i32, Arc<Vec<Proof>>>>,
     walk: OnceLock<Walk>,
     orphans: OnceLock<Vec<Orphan>>,
-    open: OnceLock<HashSet<(u64, u64)>>,
+    open: OnceLock<Open>,
 }
 
 /// Every lock that some descriptor is proven to have.
@@ -53,6 +53,14 @@ struct Walk {
     by_file: HashMap<FileKey, Vec<Proof>>,
     /// It ended before the last descriptor.
     cut: bool,
+}
+
+/// Every file that some process has open.
+#[derive(Debug)]
+struct Open {
+    files: HashSet<(u64, u64)>,
+    /// All processes were looked at.
+    complete: bool,
 }
 
 /// One lock, whoever has it now.
@@ -176,15 +184,25 @@ impl Picture {
         all.iter().filter(move |orphan| orphan.path == path).map(|orphan| orphan.lock)
     }
 
-    /// Whether some process has this file open, by device and inode as `stat` shows them; false
-    /// also where descriptors may not be read.
-    pub fn is_open(&self, file: (u64, u64)) -> bool {
+    /// Whether some process has this file open, by device and inode as `stat` shows them. `None`
+    /// when none is seen to and not all may be seen.
+    pub fn is_open(&self, file: (u64, u64)) -> Option<bool> {
         let open = self.open.get_or_init(|| {
             let mut budget = Budget::new(FDS_MAX, WALK_MAX);
-            let pids = self.procfs.pids().unwrap_or_default();
-            pids.into_iter().flat_map(|pid| self.procfs.open_files(pid, &mut budget)).collect()
+            let mut open = Open { files: HashSet::new(), complete: self.shows_all };
+            for pid in self.procfs.pids().unwrap_or_default() {
+                match self.procfs.open_files(pid, &mut budget) {
+                    Some(files) => open.files.extend(files),
+                    None => open.complete &= self.procfs.is_kept(pid),
+                }
+            }
+            open.complete &= !budget.is_spent();
+            open
         });
-        open.contains(&file)
+        match open.files.contains(&file) {
+            true => Some(true),
+            false => open.complete.then_some(false),
+        }
     }
 
     fn taker(&self, pid: i32) -> Arc<Vec<Proof>> {

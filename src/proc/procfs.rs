@@ -21,6 +21,8 @@ use super::process::{self, Candidate, Clock, Numbers, Stat};
 const LOCKS_BYTES_MAX: u64 = 64 << 20;
 /// Most bytes of any other file of `/proc`.
 const BYTES_MAX: u64 = 256 << 10;
+/// Processes whose descriptors are tried, to learn whether ours may read such.
+const SAMPLE: usize = 64;
 /// Most processes that are looked at.
 const PIDS_MAX: usize = 1 << 20;
 
@@ -104,13 +106,22 @@ impl Procfs {
         self.read("2/comm", 64).is_ok_and(is_kthreadd) && self.read("1/stat", BYTES_MAX).is_ok()
     }
 
-    /// Whether the descriptors of other users' processes can be read.
+    /// Whether the descriptors of the first few other processes can be read. The init of a
+    /// container's host may be closed to all, and threads of the kernel have none.
     pub fn shows_descriptors(&self) -> bool {
-        let fds = || -> io::Result<()> {
-            let first = std::fs::read_dir(self.root.join("1/fdinfo"))?.next();
-            first.map_or(Ok(()), |fd| File::open(fd?.path()).map(|_| ()))
-        };
-        fds().is_ok()
+        let others = self.pids().unwrap_or_default().into_iter().filter(|pid| !self.is_kept(*pid));
+        others.take(SAMPLE).all(|pid| self.shows_descriptors_of(pid))
+    }
+
+    /// Whether the descriptors of a process can be read; also when it has ended meanwhile.
+    pub fn shows_descriptors_of(&self, pid: i32) -> bool {
+        let folder = std::fs::read_dir(self.root.join(format!("{pid}/fdinfo")));
+        !folder.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// The init, or a thread of the kernel.
+    pub fn is_kept(&self, pid: i32) -> bool {
+        pid <= 2 || self.stat(pid).is_some_and(|stat| stat.parent == 2)
     }
 
     /// This boot of the machine.
@@ -191,13 +202,22 @@ impl Procfs {
     }
 
     /// Device and inode of every file that a process has open.
-    pub fn open_files(&self, pid: i32, budget: &mut Budget) -> Vec<(u64, u64)> {
-        let Ok(fds) = std::fs::read_dir(self.root.join(format!("{pid}/fd"))) else {
-            return Vec::new();
+    /// `None` where that may not be read.
+    pub fn open_files(&self, pid: i32, budget: &mut Budget) -> Option<Vec<(u64, u64)>> {
+        let fds = match std::fs::read_dir(self.root.join(format!("{pid}/fd"))) {
+            Ok(fds) => fds,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+            Err(_) => return Some(Vec::new()),
         };
-        let fds = fds.flatten().take_while(|_| budget.take());
-        fds.filter_map(|fd| self.descriptor_file(pid, fd.file_name().to_str()?.parse().ok()?))
-            .collect()
+        let mut files = Vec::new();
+        for fd in fds.flatten() {
+            if !budget.take() {
+                return None;
+            }
+            let fd = fd.file_name().to_str().and_then(|name| name.parse().ok());
+            files.extend(fd.and_then(|fd| self.descriptor_file(pid, fd)));
+        }
+        Some(files)
     }
 
     /// The clocks now.

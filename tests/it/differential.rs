@@ -187,7 +187,9 @@ impl Generator {
 
 async fn ours(root: &Path) -> BTreeMap<String, (View, String)> {
     let mut spec = scene::spec("differential", root.to_str().unwrap());
-    let lock_exporter::target::SourceSpec::Restic(restic) = &mut spec.source;
+    let lock_exporter::target::SourceSpec::Restic(restic) = &mut spec.source else {
+        panic!("a repository was asked for")
+    };
     restic.password = lock_exporter::secret::PasswordSpec::Variable("PASSWORD".into());
     let password = lock_exporter::secret::Secret::new("differential");
     restic.env.env.insert("PASSWORD".into(), password);

@@ -89,9 +89,12 @@ impl LockSource for LockFile {
         let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
         let (busy, memory) = (Arc::clone(&self.busy), Arc::clone(&self.memory));
         let work = move || {
-            let _busy = Busy(busy);
+            let busy = Busy(busy);
+            let looked = look(&spec, &machine, &memory);
+            // Before the answer: who gets it may ask again at once.
+            drop(busy);
             // Whoever asked may be tired of waiting.
-            let _ = answer.send(look(&spec, &machine, &memory));
+            let _ = answer.send(looked);
         };
         // A thread of its own: one that never comes back takes no place from others.
         let thread = std::thread::Builder::new().name("lock file".into()).spawn(work);
@@ -385,16 +388,15 @@ fn judged(
 /// have survived the boot.
 fn opened(found: &Found, machine: &Machine) -> Liveness {
     let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
-    if picture.is_open(found.stat) {
-        return Liveness::Alive;
+    let machine = &machine.spec;
+    match picture.is_open(found.stat) {
+        Some(true) => Liveness::Alive,
+        Some(false) if machine.evidence && found.modified_at < machine.procfs.clock().boot() => {
+            match machine.unique {
+                true => Liveness::Gone(GoneReason::Rebooted),
+                false => Liveness::Suspect(GoneReason::Rebooted),
+            }
+        }
+        Some(false) | None => Liveness::Unknown,
     }
-    let procfs = &machine.spec.procfs;
-    let sees = machine.spec.evidence && picture.shows_all && procfs.shows_descriptors();
-    if sees && found.modified_at < procfs.clock().boot() {
-        return match machine.spec.unique {
-            true => Liveness::Gone(GoneReason::Rebooted),
-            false => Liveness::Suspect(GoneReason::Rebooted),
-        };
-    }
-    Liveness::Unknown
 }
