@@ -5,9 +5,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+mod cloud;
 mod cut;
+mod rest;
 
-use cut::{clean, percent_decode, without_credentials, without_remote_options};
+pub use cloud::{CloudLocation, RcloneLocation};
+use cut::{clean, percent_decode};
+pub use rest::{RestLocation, RestPlace};
 
 /// Where a repository is.
 ///
@@ -31,13 +35,12 @@ pub enum Location {
     S3(S3Location),
     /// A folder on a host reached by ssh.
     Sftp(SftpLocation),
-    /// A backend of restic that this version cannot read yet.
-    Other {
-        /// restic's word for it.
-        scheme: &'static str,
-        /// The whole string without credentials and query.
-        shown: String,
-    },
+    /// A server that speaks restic's REST protocol.
+    Rest(RestLocation),
+    /// A container of Azure, Google Cloud, Backblaze B2 or OpenStack Swift.
+    Cloud(CloudLocation),
+    /// A remote of rclone.
+    Rclone(RcloneLocation),
 }
 
 /// The parts of an `s3:` string.
@@ -116,7 +119,9 @@ impl Location {
             Some(scheme) if rest.is_empty() => Err(BadLocation(format!(
                 "nothing follows {scheme}: (a folder of this name is local:{scheme})"
             ))),
-            Some(scheme) => other(scheme, rest),
+            Some("rest") => rest::parse(rest).map(Location::Rest),
+            Some("rclone") => cloud::rclone(rest).map(Location::Rclone),
+            Some(scheme) => cloud::parse(scheme, rest).map(Location::Cloud),
             None if is_windows_path(text) => bad(
                 "this is a Windows path, and the exporter does not run there; name the folder as \
                  it is mounted on this machine",
@@ -144,7 +149,9 @@ impl Location {
             Location::Local(_) => "local",
             Location::S3(_) => "s3",
             Location::Sftp(_) => "sftp",
-            Location::Other { scheme, .. } => scheme,
+            Location::Rest(_) => "rest",
+            Location::Cloud(at) => at.scheme,
+            Location::Rclone(_) => "rclone",
         }
     }
 
@@ -155,11 +162,9 @@ impl Location {
             Location::Local(path) => path.display().to_string(),
             Location::S3(at) => at.path(),
             Location::Sftp(at) => format!("{}/{}", at.host, at.path.trim_start_matches('/')),
-            Location::Other { shown, .. } => {
-                let rest = shown.split_once(':').map_or(shown.as_str(), |(_, rest)| rest);
-                let rest = rest.split_once("://").map_or(rest, |(_, rest)| rest);
-                rest.trim_end_matches('/').to_owned()
-            }
+            Location::Rest(at) => at.name().trim_end_matches('/').to_owned(),
+            Location::Cloud(at) => at.name().trim_end_matches('/').to_owned(),
+            Location::Rclone(at) => at.name().trim_end_matches('/').to_owned(),
         }
     }
 }
@@ -175,9 +180,11 @@ impl SftpLocation {
     fn shown(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        // In a URL these three would mean something else.
+        let escaped = || self.path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
         match self.port {
-            Some(port) => format!("sftp://{host}:{port}/{}", self.path),
-            None if self.host.contains(':') => format!("sftp://{host}/{}", self.path),
+            Some(port) => format!("sftp://{host}:{port}/{}", escaped()),
+            None if self.host.contains(':') => format!("sftp://{host}/{}", escaped()),
             None => format!("sftp:{host}:{}", self.path),
         }
     }
@@ -203,7 +210,9 @@ impl fmt::Display for Location {
                 }
             }
             Location::Sftp(at) => f.write_str(&at.shown()),
-            Location::Other { shown, .. } => f.write_str(shown),
+            Location::Rest(at) => write!(f, "{at}"),
+            Location::Cloud(at) => write!(f, "{at}"),
+            Location::Rclone(at) => write!(f, "{at}"),
         }
     }
 }
@@ -356,30 +365,6 @@ fn sftp(rest: &str) -> Result<SftpLocation, BadLocation> {
     }
     let user = user.filter(|user| !user.is_empty());
     Ok(SftpLocation { user, host: host.into(), port, path })
-}
-
-fn other(scheme: &'static str, rest: &str) -> Result<Location, BadLocation> {
-    if scheme == "rest" {
-        let Some((_, authority)) = rest.split_once("://") else {
-            return bad("write rest:https://HOST:8000/PATH/");
-        };
-        // A slash in a password ends the host too early, and what is left is no port.
-        let host = authority.split(['/', '?', '#']).next().unwrap_or_default();
-        let address = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        // An @ behind a ? may end a password just as well as stand in a query.
-        let unclear = rest.split_once(['?', '#']).is_some_and(|(_, end)| end.contains('@'));
-        if unclear || !rest.contains("+unix:") && ascii_host(address).is_none() {
-            return bad(
-                "the host is not followed by a port or a path; percent-encode the password (/ is \
-                 %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD",
-            );
-        }
-    }
-    let shown = match scheme {
-        "rclone" => without_remote_options(rest),
-        _ => without_credentials(rest),
-    };
-    Ok(Location::Other { scheme, shown: format!("{scheme}:{shown}") })
 }
 
 #[cfg(test)]

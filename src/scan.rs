@@ -11,13 +11,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::lock::LockEntry;
-use crate::target::TargetName;
+use crate::target::TargetSpec;
 
 /// The result of one scan of one target.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Which target was looked at.
-    pub target: TargetName,
+    /// Which target was looked at, as it was specified then.
+    pub spec: Arc<TargetSpec>,
     /// When the scan began, by the exporter's clock.
     pub started_at: Timestamp,
     /// When it ended, by the exporter's clock.

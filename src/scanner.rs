@@ -138,7 +138,7 @@ impl Scanner {
 }
 
 /// Scans a target once, with its time limit, and catches what goes wrong.
-pub async fn scan(spec: &TargetSpec, source: &dyn LockSource) -> Scan {
+pub async fn scan(spec: &Arc<TargetSpec>, source: &dyn LockSource) -> Scan {
     let started_at = Timestamp::now();
     let clock = std::time::Instant::now();
     let outcome = match timeout(spec.timeout, AssertUnwindSafe(source.scan()).catch_unwind()).await
@@ -158,7 +158,7 @@ pub async fn scan(spec: &TargetSpec, source: &dyn LockSource) -> Scan {
         )),
     };
     Scan {
-        target: spec.name.clone(),
+        spec: Arc::clone(spec),
         started_at,
         ended_at: Timestamp::now(),
         took: clock.elapsed(),

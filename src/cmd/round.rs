@@ -42,7 +42,7 @@ pub async fn look_once(
     tracker.status()
 }
 
-async fn look_at(spec: &TargetSpec, context: &Context, open: Open) -> Scan {
+async fn look_at(spec: &Arc<TargetSpec>, context: &Context, open: Open) -> Scan {
     let source = open(spec, context);
     source.ready().await;
     let scan = scanner::scan(spec, &*source).await;

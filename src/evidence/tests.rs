@@ -86,9 +86,9 @@ fn after(looks: &[(i64, Outcome)]) -> (Arc<TargetStatus>, Timestamp) {
             }
             Err(class) => Err(ScanError::new(*class, "list locks/", "no route to host", "")),
         };
-        let target = spec().name;
+        let spec = Arc::new(spec());
         let took = Duration::from_secs(1);
-        tracker.apply(Scan { target, started_at: now, ended_at: now, took, outcome });
+        tracker.apply(Scan { spec, started_at: now, ended_at: now, took, outcome });
     }
     (Arc::clone(&tracker.status().targets[&spec().name]), now)
 }

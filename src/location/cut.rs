@@ -44,18 +44,6 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// A location without user and password, query and fragment. Everything before the last `@` may
-/// be a password that was not encoded; an `@` behind a `?` belongs to the query.
-pub(super) fn without_credentials(rest: &str) -> String {
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = match rest.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), rest),
-    };
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    format!("{scheme}{rest}")
-}
-
 /// A remote of rclone without the options that may follow its name, `remote,pass=…:path`. Where
 /// the options end is for rclone to say; the last colon is never too early.
 pub(super) fn without_remote_options(rest: &str) -> String {

@@ -41,6 +41,7 @@ fn what_is_shown_can_be_given_back_to_restic() {
         "s3:h/bucket/a%23#?",
         "sftp:ann@host:dir/x",
         "sftp://ann@[::1]:2222//srv/x",
+        "sftp://host:2222//srv/a%2520b%23",
         "/srv/restic/db01",
         "local:s3",
     ] {
@@ -102,9 +103,11 @@ fn other_backends_are_known_and_shown_without_credentials() {
     for (text, shown, name) in [
         ("rest:http://u:pass%2Fword@h:8000/repo/", "rest:http://h:8000/repo/", "h:8000/repo"),
         ("rest:http+unix:///run/r.sock:/a/", "rest:http+unix:///run/r.sock:/a/", "/run/r.sock:/a"),
-        ("azure:box:/a?sv=2020&sig=s3cret", "azure:box:/a", "box:/a"),
+        ("azure:box:/a/../b/", "azure:box:/b", "box:/b"),
         ("gs:bucket:/a", "gs:bucket:/a", "bucket:/a"),
-        ("b2:bucket:a", "b2:bucket:a", "bucket:a"),
+        ("b2:bucket:a", "b2:bucket:/a", "bucket:/a"),
+        ("b2:bucket", "b2:bucket:/", "bucket:"),
+        ("rest:https://h", "rest:https://h/", "h"),
         ("swift:box:/", "swift:box:/", "box:"),
         ("rclone:remote:a/b", "rclone:remote:a/b", "remote:a/b"),
         ("rclone::s3,secret=\"a:b\":x/y", "rclone::s3:x/y", ":s3:x/y"),
@@ -144,6 +147,13 @@ fn what_names_no_repository_says_what_would() {
         ("sftp:-oProxyCommand=x:y", "sftp:USER"),
         ("rest:http://user:pass/word@127.0.0.1:8000/repo", "RESTIC_REST_PASSWORD"),
         ("rest:host", "rest:https"),
+        ("rest:http://h/a?b", "%3F"),
+        ("rest:http+unix://h/sock:/a", "no host"),
+        ("azure:box:/a?sv=2020&sig=s3cret", "AZURE_ACCOUNT_SAS"),
+        ("azure:box", "azure:CONTAINER"),
+        ("swift:box:a", "slash"),
+        ("gs:bucket:../a", "leads out"),
+        ("rclone:--config:x", "rclone:REMOTE"),
         ("b2", "local:b2"),
         ("/srv/a\nb", "control"),
     ] {
@@ -196,4 +206,31 @@ proptest! {
     fn cleaning_twice_changes_nothing(path in "[a./]{0,16}") {
         prop_assert_eq!(clean(&clean(&path)), clean(&path));
     }
+}
+
+#[test]
+fn rest_is_read_in_every_form() {
+    let at = |text: &str| match Location::parse(text) {
+        Ok(Location::Rest(at)) => at,
+        other => panic!("{text}: {other:?}"),
+    };
+    for (text, url, user, password) in [
+        ("rest:http://h:8000", "http://h:8000/", None, None),
+        ("rest:https://h/a/b", "https://h/a/b/", None, None),
+        (
+            "rest:http://user:pass%2Fword@h:8000/repo",
+            "http://h:8000/repo/",
+            Some("user"),
+            Some("pass/word"),
+        ),
+        ("rest:http://ann@[::1]:8000/", "http://[::1]:8000/", Some("ann"), None),
+        ("rest:http+unix:///run/r.sock:/a/", "http://localhost/a/", None, None),
+        ("rest:https+unix:///run/r.sock", "https://localhost/", None, None),
+    ] {
+        let at = at(text);
+        let shown_password = at.password.as_ref().map(|password| password.as_str());
+        assert_eq!((at.url().as_str(), at.user.as_deref(), shown_password), (url, user, password));
+    }
+    assert_eq!(at("rest:http+unix:///run/r.sock").place, RestPlace::Socket("/run/r.sock".into()));
+    assert_eq!(at("rest:http+unix:///r%20x.sock:/a").place, RestPlace::Socket("/r x.sock".into()));
 }

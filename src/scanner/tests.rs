@@ -86,7 +86,7 @@ impl Bench {
         let end = Instant::now() + time;
         let mut counts = BTreeMap::new();
         while let Ok(Some(scan)) = tokio::time::timeout_at(end, self.scans.recv()).await {
-            *counts.entry(scan.target.to_string()).or_insert(0) += 1;
+            *counts.entry(scan.spec.name.to_string()).or_insert(0) += 1;
         }
         counts
     }
@@ -110,7 +110,7 @@ async fn a_time_out_and_a_panic_are_failures_of_their_target_only() {
     let mut classes = BTreeMap::new();
     while classes.len() < 3 {
         let scan = bench.next().await;
-        classes.insert(scan.target.to_string(), scan.outcome.err().map(|error| error.class));
+        classes.insert(scan.spec.name.to_string(), scan.outcome.err().map(|error| error.class));
     }
     assert_eq!(classes["hang"], Some(ErrorClass::Timeout));
     assert_eq!(classes["panic"], Some(ErrorClass::Internal));
@@ -137,7 +137,7 @@ async fn a_target_is_scanned_again_as_soon_as_its_key_is_there() {
 #[tokio::test(start_paused = true)]
 async fn targets_come_and_go_with_the_set() {
     let mut bench = start(&["ok1"], 4);
-    assert_eq!(bench.next().await.target.as_str(), "ok1");
+    assert_eq!(bench.next().await.spec.name.as_str(), "ok1");
     bench.targets.send_replace(TargetSet::new([spec("ok2")]));
     let counts = bench.within(Duration::from_secs(300)).await;
     assert_eq!(counts.keys().map(String::as_str).collect::<Vec<_>>(), ["ok2"]);

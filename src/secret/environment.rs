@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "this module reads the environment and files")]
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -73,6 +73,12 @@ impl Environment {
             ));
         }
         Ok(Some(Zeroizing::new(text.to_owned())))
+    }
+
+    /// Those of the target's own variables that a program needs, for its environment.
+    pub(crate) fn for_program(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, OsString)> {
+        let own = self.own().filter(|(name, _)| wanted(name));
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// The target's own variables, for a program that runs on its behalf.

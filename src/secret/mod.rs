@@ -18,6 +18,7 @@ mod text;
 pub use environment::Environment;
 pub(crate) use file::read_file;
 pub use password::{Opener, read_location, resolve};
+pub(crate) use text::split_command;
 
 /// A secret value: bytes, wiped when dropped, shown as dots.
 #[derive(Clone, PartialEq, Eq)]

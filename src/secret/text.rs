@@ -59,7 +59,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
 /// Splits a command line as restic does, without a shell: white space and a backslash outside
 /// quotes separate, `'` and `"` quote, a backslash before a quote takes its meaning away and
 /// stays where it stands inside quotes (restic `internal/backend/shell_split.go`).
-pub(super) fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
+pub(crate) fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
     let mut parts = Vec::new();
     let (mut quote, mut last, mut start) = (None, '\0', None);
     for (at, c) in line.char_indices() {

@@ -30,6 +30,7 @@ pub(super) fn secret_failed(error: SecretError) -> StoreError {
 #[derive(Debug)]
 pub(super) struct ClientSpec {
     plain_http: bool,
+    socket: Option<PathBuf>,
     limits: Limits,
     user_agent: String,
     authorities: Vec<PathBuf>,
@@ -68,7 +69,13 @@ impl ClientSpec {
         };
         let certificate = variable("RESTIC_TLS_CLIENT_CERT")?.map(|path| path.as_str().into());
         let insecure_tls = spec.insecure_tls;
-        Ok(Self { plain_http, limits, user_agent, authorities, certificate, insecure_tls })
+        let socket = None;
+        Ok(Self { plain_http, socket, limits, user_agent, authorities, certificate, insecure_tls })
+    }
+
+    /// Requests go to this Unix socket, whatever their host.
+    pub(super) fn through(self, socket: PathBuf) -> Self {
+        Self { socket: Some(socket), ..self }
     }
 
     /// Reads the certificates and takes the client that others with the same wishes use, or makes
@@ -99,7 +106,8 @@ impl ClientSpec {
 
     /// Everything that makes clients differ, the contents of files included.
     fn wishes(&self, authorities: &[Pem], certificate: Option<&Pem>) -> [u8; 32] {
-        let flags = format!("{}{}{:?}", self.plain_http, self.insecure_tls, self.limits);
+        let Self { plain_http, insecure_tls, limits, socket, .. } = self;
+        let flags = format!("{plain_http}{insecure_tls}{limits:?}{socket:?}");
         let texts = [flags.as_bytes(), self.user_agent.as_bytes()];
         let none = Pem::default();
         let pems = [certificate.unwrap_or(&none)].into_iter().chain(authorities);
@@ -127,6 +135,9 @@ impl ClientSpec {
             .https_only(!self.plain_http)
             .connect_timeout(self.limits.connect)
             .read_timeout(self.limits.silence);
+        if let Some(socket) = &self.socket {
+            builder = builder.unix_socket(socket.as_path());
+        }
         let mut trusted = Vec::new();
         for (pem, path) in authorities.iter().zip(&self.authorities) {
             let found = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();

@@ -3,13 +3,14 @@
 //! Nothing of an answer is shown but S3's code and message, cleaned: bodies also hold what was
 //! signed. This module sends nothing.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io;
 
 use object_store::client::{HttpError, HttpErrorKind};
 use quick_xml::events::Event;
 
-use super::StoreErrorKind;
+use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
 use crate::secret::Secret;
 
@@ -38,12 +39,33 @@ const NO_S3: &str = "Check that host and port are those of the S3 service.";
 pub(super) struct Fault {
     pub kind: StoreErrorKind,
     pub cause: String,
-    pub advice: &'static str,
+    pub advice: Cow<'static, str>,
+}
+
+impl From<StoreError> for Fault {
+    /// What kept a client from being made is told like a failed request.
+    fn from(error: StoreError) -> Self {
+        let cause = format!("{}: {}", error.doing, error.cause);
+        Self { kind: error.kind, cause, advice: error.advice.into() }
+    }
 }
 
 impl Fault {
-    pub(super) fn new(class: ErrorClass, cause: impl Into<String>, advice: &'static str) -> Self {
-        Self { kind: StoreErrorKind::Failed(class), cause: cause.into(), advice }
+    pub(super) fn new(
+        class: ErrorClass,
+        cause: impl Into<String>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::of(StoreErrorKind::Failed(class), cause, advice)
+    }
+
+    /// Of a kind that is no class.
+    pub(super) fn of(
+        kind: StoreErrorKind,
+        cause: impl Into<String>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { kind, cause: cause.into(), advice: advice.into() }
     }
 
     /// An answer that is no S3 answer.
@@ -134,7 +156,7 @@ pub(super) fn refusal(
         (code, message) => format!("{code}: {message} (HTTP status {status})"),
     };
     let coded = !code.is_empty();
-    Refusal { fault: Fault { kind, cause, advice }, again, coded, region }
+    Refusal { fault: Fault::of(kind, cause, advice), again, coded, region }
 }
 
 /// Whether a body is a web page.

@@ -26,9 +26,9 @@ use crate::telemetry::{Operation, Telemetry};
 /// A page of 1,000 keys has at most 1,000 × (1,024 bytes of key, escaped, and some 400 around).
 const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What is read of an error's body.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+pub(super) const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// Tries after the first.
-const RETRIES: usize = 2;
+pub(super) const RETRIES: usize = 2;
 
 /// The time limits of requests, all within a scan's.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,8 @@ impl HttpService for Wire {
             _ if lists => Operation::List,
             _ => Operation::Get,
         };
-        let mut count = Count { wire: self, operation, begun: Instant::now(), failed: true };
+        let Shared { telemetry, backend, .. } = &*self.0;
+        let mut count = Count::begin(telemetry, backend, operation);
         let response = HttpService::call(&*self.0.client, request).await?;
         if !response.status().is_success() {
             return Err(self.refuse(response, operation).await);
@@ -154,7 +155,7 @@ impl HttpService for Wire {
     }
 }
 
-async fn collect(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {
+pub(super) async fn collect(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {
     let mut parts = body.bytes_stream();
     let mut body = BytesMut::new();
     while let Some(part) = parts.next().await {
@@ -169,16 +170,29 @@ async fn collect(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, Http
 }
 
 /// Counts a request when it ends, given up or not.
-struct Count<'a> {
-    wire: &'a Wire,
+pub(super) struct Count<'a> {
+    telemetry: &'a Telemetry,
+    backend: &'static str,
     operation: Operation,
     begun: Instant,
-    failed: bool,
+    /// True until the answer is known to be good.
+    pub failed: bool,
+}
+
+impl<'a> Count<'a> {
+    /// A request that begins now.
+    pub(super) fn begin(
+        telemetry: &'a Telemetry,
+        backend: &'static str,
+        operation: Operation,
+    ) -> Self {
+        Self { telemetry, backend, operation, begun: Instant::now(), failed: true }
+    }
 }
 
 impl Drop for Count<'_> {
     fn drop(&mut self) {
-        let Shared { telemetry, backend, .. } = &*self.wire.0;
-        telemetry.store_request(backend, self.operation, self.begun.elapsed(), self.failed);
+        let Self { telemetry, backend, operation, begun, failed } = self;
+        telemetry.store_request(backend, *operation, begun.elapsed(), *failed);
     }
 }

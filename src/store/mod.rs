@@ -25,7 +25,10 @@ mod http;
 mod list_page;
 mod local;
 mod object;
+mod program;
+mod rest;
 mod s3;
+mod sftp;
 
 /// One kind of backend: a row of [`BACKENDS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +42,9 @@ pub struct BackendKind {
 /// Every backend that can be read.
 pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
+    BackendKind { name: "rest", help: "a REST server: rest:https://host:8000/path/" },
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
+    BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
 ];
 
 /// Opens a repository's backend for reading. It does no I/O: what is wrong with the backend, or
@@ -61,7 +66,11 @@ pub fn open(
             Ok(Arc::new(local::Local::new(root.clone(), timeout, telemetry.clone())))
         }
         Location::S3(at) => Ok(Arc::new(s3::S3::open(at, spec, environment, timeout, telemetry)?)),
-        Location::Sftp(_) | Location::Other { .. } => Err(StoreError::new(
+        Location::Rest(at) => {
+            Ok(Arc::new(rest::Rest::open(at, spec, environment, timeout, telemetry)?))
+        }
+        Location::Sftp(at) => Ok(Arc::new(sftp::open(at, spec, environment, timeout, telemetry)?)),
+        Location::Cloud(_) | Location::Rclone(_) => Err(StoreError::new(
             StoreErrorKind::Failed(ErrorClass::Config),
             format!("open {}", spec.repository),
             format!("backend {} is not supported yet by this version", spec.repository.scheme()),
@@ -104,7 +113,8 @@ pub struct Listing {
     /// Every name in the folder, each once, in no order.
     pub entries: Vec<Entry>,
     /// Names that the store had to leave out because they cannot be represented (a key with `//`,
-    /// `..` or control characters); none of them can be a lock's.
+    /// `..` or control characters), or are no files where restic looks at files only; none of them
+    /// can be a lock's.
     pub odd: Vec<String>,
 }
 

@@ -33,6 +33,16 @@ pub(super) struct Objects {
     /// Of one verb, retries and pages included.
     timeout: Duration,
     pages: Arc<Pages>,
+    reach: Reach,
+}
+
+/// What restic takes for a file of a folder, which differs between backends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// Every name in it, those of folders too.
+    Names,
+    /// Files in it.
+    Files,
 }
 
 /// The listing under way, page by page, as seen below `object_store`.
@@ -81,7 +91,12 @@ impl Objects {
         timeout: Duration,
         pages: Arc<Pages>,
     ) -> Self {
-        Self { store, prefix: prefix.into(), shown, timeout, pages }
+        Self { store, prefix: prefix.into(), shown, timeout, pages, reach: Reach::Names }
+    }
+
+    /// Lists as restic does on this backend.
+    pub(super) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     fn key(&self, path: &str) -> Result<String, Fault> {
@@ -113,7 +128,7 @@ impl Objects {
             ),
         };
         let cause = format!("{} ({})", fault.cause, self.shown);
-        Err(StoreError::new(fault.kind, doing(verb, path), cause, fault.advice))
+        Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
 
     async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
@@ -155,11 +170,8 @@ impl Objects {
     }
 
     async fn content(&self, path: &str, bytes_max: u64) -> Result<Bytes, Fault> {
-        let too_large = || Fault {
-            kind: StoreErrorKind::TooLarge,
-            cause: format!("more than {bytes_max} bytes"),
-            advice: "",
-        };
+        let too_large =
+            || Fault::of(StoreErrorKind::TooLarge, format!("more than {bytes_max} bytes"), "");
         let found = self.store.get(&parse(&self.key(path)?)?).await.map_err(fault)?;
         if found.meta.size > bytes_max {
             return Err(too_large());
@@ -180,7 +192,15 @@ impl Objects {
 #[async_trait]
 impl ReadStore for Objects {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        self.call("list", folder, self.entries(folder)).await
+        let mut listing = self.call("list", folder, self.entries(folder)).await?;
+        if self.reach == Reach::Files {
+            let (folders, files) =
+                listing.entries.into_iter().partition(|entry| entry.kind == EntryKind::Folder);
+            listing.entries = files;
+            let folders: Vec<Entry> = folders;
+            listing.odd.extend(folders.into_iter().map(|folder| folder.name));
+        }
+        Ok(listing)
     }
 
     async fn stat(&self, path: &str) -> Result<Entry, StoreError> {

@@ -54,12 +54,13 @@ use memory::Memory;
 ///     }),
 /// };
 /// let mut tracker = Tracker::new(source::policy, Duration::from_secs(15 * 60));
-/// tracker.retarget(&TargetSet::new([spec]));
+/// let targets = TargetSet::new([spec]);
+/// tracker.retarget(&targets);
 /// assert!(matches!(tracker.status().targets[&name].phase, Phase::Pending));
 ///
 /// let started_at: Timestamp = "2024-05-01T10:00:00Z".parse()?;
 /// let events = tracker.apply(Scan {
-///     target: name.clone(),
+///     spec: targets.get(&name).ok_or("in the set")?.clone(),
 ///     started_at,
 ///     ended_at: started_at,
 ///     took: Duration::ZERO,
@@ -92,9 +93,6 @@ impl Tracker {
 
     /// Follows a new set of targets: new ones appear as pending, gone ones are forgotten. One
     /// whose specification changed keeps what is known as long as it is at the same place.
-    ///
-    /// A scan that began before must not be applied to a target that moved: whoever runs scans
-    /// ends them when the specification changes.
     pub fn retarget(&mut self, targets: &TargetSet) {
         let mut next = BTreeMap::new();
         let mut memories = BTreeMap::new();
@@ -133,13 +131,16 @@ impl Tracker {
     }
 
     /// Takes one scan in and says what it shows to have happened. A scan of a target that is not
-    /// in the set is dropped.
+    /// in the set is dropped, and so is one that began when the target was elsewhere.
     pub fn apply(&mut self, scan: Scan) -> Vec<LockEvent> {
         let (Some(known), Some(memory)) =
-            (self.status.targets.get(&scan.target), self.memories.get_mut(&scan.target))
+            (self.status.targets.get(&scan.spec.name), self.memories.get_mut(&scan.spec.name))
         else {
             return Vec::new();
         };
+        if !same_place(&known.spec, &scan.spec) {
+            return Vec::new();
+        }
         let mut target = TargetStatus::clone(known);
         target.last_attempt = Some(Attempt { ended_at: scan.ended_at, took: scan.took });
         target.counters.scans += 1;
@@ -159,7 +160,7 @@ impl Tracker {
                 for (mode, took) in &found.ended {
                     durations.entry((target.spec.source_name(), *mode)).or_default().observe(*took);
                 }
-                events = found.events(&scan.target, scan.ended_at);
+                events = found.events(&scan.spec.name, scan.ended_at);
                 let rest = Look { entries: Vec::new(), ..look };
                 target.phase = Phase::Seen(Arc::new(found.into_seen(scan.ended_at, rest)));
             }
@@ -168,7 +169,7 @@ impl Tracker {
                 target.phase = failing(target.phase, error, scan.ended_at);
             }
         }
-        Arc::make_mut(&mut self.status.targets).insert(scan.target, Arc::new(target));
+        Arc::make_mut(&mut self.status.targets).insert(scan.spec.name.clone(), Arc::new(target));
         self.remember(&events);
         self.status.revision += 1;
         events

@@ -89,10 +89,10 @@ impl Watch {
     }
 
     fn scan(&mut self, seconds: i64, outcome: Result<Look, ScanError>) -> Vec<LockEvent> {
-        let target = TargetName::new("t").unwrap();
+        let spec = Arc::new(spec("t", "/srv/t"));
         let took = Duration::from_secs(1);
         let (started_at, ended_at) = (at(seconds - 1), at(seconds));
-        self.0.apply(Scan { target, started_at, ended_at, took, outcome })
+        self.0.apply(Scan { spec, started_at, ended_at, took, outcome })
     }
 
     /// A look that ends at `seconds` and began one second before.
@@ -851,11 +851,15 @@ fn a_thousand_names_come_and_go_without_a_trace() {
 #[test]
 fn targets_come_change_and_go() {
     let mut tracker = Tracker::new(source::policy, HOLD);
-    tracker.retarget(&TargetSet::new([spec("a", "/srv/a"), spec("b", "/srv/b"), spec("c", "/c")]));
+    tracker.retarget(&TargetSet::new([
+        spec("a", "/srv/a"),
+        spec("b", "/srv/b"),
+        spec("c", "/srv/c"),
+    ]));
     for name in ["a", "b", "c", "elsewhere"] {
         let entries = vec![exclusive("f", "p", 0)];
         tracker.apply(Scan {
-            target: TargetName::new(name).unwrap(),
+            spec: Arc::new(spec(name, &format!("/srv/{name}"))),
             started_at: at(0),
             ended_at: at(1),
             took: Duration::from_secs(1),
@@ -876,5 +880,16 @@ fn targets_come_change_and_go() {
     assert_eq!(b.counters.scans, 0);
     assert!(matches!((&b.phase, &d.phase), (Phase::Pending, Phase::Pending)));
     assert!(status.revision > before.revision);
+    // A scan that was on its way when `b` moved tells nothing of where it is now.
+    let events = tracker.apply(Scan {
+        spec: Arc::new(spec("b", "/srv/b")),
+        started_at: at(0),
+        ended_at: at(1),
+        took: Duration::from_secs(1),
+        outcome: Ok(Look::default()),
+    });
+    assert!(events.is_empty());
+    let b = &tracker.status().targets[&TargetName::new("b").unwrap()];
+    assert!(matches!(b.phase, Phase::Pending));
     assert_eq!(before.targets.len(), 3, "a picture handed out never changes");
 }

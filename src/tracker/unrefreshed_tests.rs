@@ -25,10 +25,10 @@ fn held(key: &str, tenure: Tenure, command: &str) -> LockEntry {
 }
 
 fn look(tracker: &mut Tracker, seconds: i64, entries: Vec<LockEntry>, facts: Facts) -> Arc<Seen> {
-    let target = TargetName::new("t").unwrap();
+    let spec = Arc::new(spec("t", "/srv/t"));
     let (started_at, ended_at) = (at(seconds - 1), at(seconds));
     let outcome = Ok(Look { entries, facts, ..Look::default() });
-    tracker.apply(Scan { target, started_at, ended_at, took: Duration::ZERO, outcome });
+    tracker.apply(Scan { spec, started_at, ended_at, took: Duration::ZERO, outcome });
     let status = tracker.status();
     Arc::clone(status.targets.values().next().and_then(|target| target.seen()).unwrap())
 }

@@ -197,7 +197,7 @@ async fn ours(root: &Path) -> BTreeMap<String, (View, String)> {
     let reader: Box<dyn LockSource> =
         source::open(&spec, &app::context(lock_exporter::proc::machine::MachineSpec::unknown()));
     reader.ready().await;
-    let scan = scanner::scan(&spec, &*reader).await;
+    let scan = scanner::scan(&std::sync::Arc::new(spec.clone()), &*reader).await;
     let look = scan.outcome.unwrap();
     assert!(!look.facts.sealed);
     look.entries

@@ -29,6 +29,10 @@ pub struct Seen {
     pub target: String,
     /// The `Authorization` header; empty without one.
     pub authorization: String,
+    /// The `Accept` header; empty without one.
+    pub accept: String,
+    /// The `Cache-Control` header; empty without one.
+    pub cache_control: String,
 }
 
 /// What a script makes of a request.
@@ -118,11 +122,16 @@ impl Drop for FaultServer {
 }
 
 fn note(request: &Request<Incoming>) -> Seen {
-    let header = request.headers().get("authorization");
+    let header = |name: &str| {
+        let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
     Seen {
         method: request.method().to_string(),
         target: request.uri().to_string(),
-        authorization: header.and_then(|h| h.to_str().ok()).unwrap_or_default().to_owned(),
+        authorization: header("authorization"),
+        accept: header("accept"),
+        cache_control: header("cache-control"),
     }
 }
 

@@ -178,3 +178,71 @@ async fn a_hint_in_the_environment_is_restics_own() {
     let look = scan(&*with).await.unwrap();
     assert_eq!(&*look.facts.details["key_id"], &last[..10]);
 }
+
+#[tokio::test]
+async fn host_names_that_look_like_numbers_stay_text_and_nobody_is_not_root() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("r");
+    let made = Repository::init(&root, Version::V2, b"p", Repository::CHEAP).unwrap();
+    // Container ids; restic leaves the user out when it cannot look it up.
+    for (pid, hostname) in [(1, "328444606c34"), (2, "585564e63712"), (3, "0042")] {
+        let nobody = Fields {
+            hostname: hostname.into(),
+            username: String::new(),
+            uid: 0,
+            gid: 0,
+            ..fields(pid, false)
+        };
+        made.lock(&nobody).unwrap();
+    }
+    let look = scan(&*with_password(&root, "p")).await.unwrap();
+    let mut holders: Vec<_> = look
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            LockEntry::Readable(lock) => {
+                let holder = &lock.holder;
+                (holder.hostname.to_string(), holder.username.to_string(), holder.uid, holder.gid)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    holders.sort();
+    let nobody = |hostname: &str| (hostname.to_owned(), String::new(), None, None);
+    assert_eq!(
+        holders,
+        ["0042", "328444606c34", "585564e63712"].map(nobody),
+        "no user is shown where none was stored"
+    );
+}
+
+#[tokio::test]
+async fn what_a_refused_chmod_leaves_behind() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("r");
+    let made = Repository::init(&root, Version::V2, b"p", Repository::CHEAP).unwrap();
+    let whole = made.lock_folder().join(made.lock(&fields(1, false)).unwrap());
+    fs::set_permissions(whole, fs::Permissions::from_mode(0o600)).unwrap();
+    made.empty().unwrap();
+    let look = scan(&*with_password(&root, "p")).await.unwrap();
+    assert_eq!(words(&look), ["empty", "shared"]);
+}
+
+#[tokio::test]
+async fn passwords_of_any_length_open() {
+    let temp = tempfile::tempdir().unwrap();
+    for length in [20, 200, 4096] {
+        let password: String = (0..length).map(|n| char::from(b'!' + n as u8 % 90)).collect();
+        let root = temp.path().join(length.to_string());
+        let made =
+            Repository::init(&root, Version::V2, password.as_bytes(), Repository::CHEAP).unwrap();
+        made.lock(&fields(1, true)).unwrap();
+        let look = scan(&*with_password(&root, &password)).await.unwrap();
+        assert_eq!(words(&look), ["exclusive"], "{length} in a variable");
+        let file = temp.path().join("password");
+        fs::write(&file, format!("{password}\n")).unwrap();
+        let source = reader(&root, PasswordSpec::File(file), &[], &context());
+        assert_eq!(words(&scan(&*source).await.unwrap()), ["exclusive"], "{length} in a file");
+    }
+}

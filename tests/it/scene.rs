@@ -100,8 +100,8 @@ pub fn status(targets: Vec<(TargetSpec, Vec<(i64, Outcome)>)>) -> Status {
             let ended_at = ago(minutes);
             let took = Duration::from_millis(125);
             let started_at = ended_at - took;
-            let target = spec.name.clone();
-            tracker.apply(Scan { target, started_at, ended_at, took, outcome });
+            let spec = Arc::new(spec.clone());
+            tracker.apply(Scan { spec, started_at, ended_at, took, outcome });
         }
     }
     tracker.status()

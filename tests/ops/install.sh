@@ -5,7 +5,8 @@
 # into $TOOLS and change nothing outside it. Everything is kept, so a second run downloads nothing.
 # Each function returns non-zero when something required is missing.
 
-DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck)
+DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
+  openssh-server openssh-client rclone apache2-utils)
 
 # The packages of this machine's own Debian release.
 install_debian() {
@@ -67,6 +68,13 @@ install_restics() {
   }
   unpack_newer restic sid || extra_missing "restic of Debian sid: its tests did not run"
   return $failed
+}
+
+# restic's own REST server, which this machine's release does not have.
+install_rest_server() {
+  unpack_newer restic-rest-server trixie && return
+  echo "missing: restic-rest-server of Debian trixie, which is required" >&2
+  return 1
 }
 
 # A virtual environment with the packages of requirements.txt, made anew when that file changes.

@@ -90,18 +90,23 @@ def lock_files(repository: Path) -> list[Path]:
 
 
 class Key:
-    """A repository's master key."""
+    """A repository's master key, or the one that a password gives."""
 
-    def __init__(self, repository: Path):
+    def __init__(self, encrypt: bytes, mac_k: bytes, mac_r: bytes):
+        self.encrypt = encrypt
+        self.mac_k = mac_k
+        self.mac_r = mac_r
+
+    @classmethod
+    def of(cls, repository: Path) -> "Key":
         done = run(
             [restic(), "-q", "-r", str(repository), "cat", "masterkey", "--no-lock"],
             RESTIC_PASSWORD=PASSWORD,
             RESTIC_CACHE_DIR=str(repository.parent / "cache"),
         )
         key = json.loads(done.stdout)
-        self.encrypt = base64.b64decode(key["encrypt"])
-        self.mac_k = base64.b64decode(key["mac"]["k"])
-        self.mac_r = base64.b64decode(key["mac"]["r"])
+        mac = key["mac"]
+        return cls(*(base64.b64decode(text) for text in (key["encrypt"], mac["k"], mac["r"])))
 
     def crypt(self, nonce: bytes, text: bytes) -> bytes:
         cipher = Cipher(algorithms.AES(self.encrypt), modes.CTR(nonce)).encryptor()
@@ -124,17 +129,49 @@ class Key:
         return nonce + sealed + self.tag(nonce, sealed)
 
 
+def name_of(text: bytes) -> str:
+    """The name under which restic stores these bytes."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def cheapen(repository: Path, password: str, master: str) -> None:
+    """Replaces the key file by one for the same password that is opened in milliseconds.
+
+    restic makes keys that take half a second on purpose; it opens any
+    (`internal/repository/key.go`, `internal/crypto/kdf.go`).
+    """
+    salt = os.urandom(64)
+    cost = {"N": 1024, "r": 8, "p": 1}
+    derived = hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1, dklen=64)
+    sealed = Key(derived[:32], derived[32:48], derived[48:]).seal(master.encode())
+    encoded = {"salt": salt, "data": sealed}
+    text = json.dumps(
+        {"created": "2026-01-02T03:04:05Z", "username": "u", "hostname": "h", "kdf": "scrypt"}
+        | cost
+        | {name: base64.b64encode(value).decode() for name, value in encoded.items()}
+    ).encode()
+    (old,) = (repository / "keys").iterdir()
+    old.unlink()
+    old.with_name(name_of(text)).write_bytes(text)
+
+
 def age_lock(repository: Path, seconds: float) -> dict:
     """Makes the only lock of a format 1 repository look as it would have, left that long ago."""
     (old,) = lock_files(repository)
-    key = Key(repository)
+    key = Key.of(repository)
     lock = json.loads(key.open(old.read_bytes()))
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
     lock["time"] = then.isoformat()
-    text = key.seal(json.dumps(lock).encode())
-    new = old.with_name(hashlib.sha256(text).hexdigest())
-    new.write_bytes(text)
-    new.chmod(0o400)
+    new = write_lock(repository, key, lock)
     os.utime(new, (then.timestamp(), then.timestamp()))
     old.unlink()
     return lock
+
+
+def write_lock(repository: Path, key: Key, lock: dict) -> Path:
+    """Writes a lock without compressing it, which every restic reads."""
+    text = key.seal(json.dumps(lock).encode())
+    path = repository / "locks" / name_of(text)
+    path.write_bytes(text)
+    path.chmod(0o400)
+    return path

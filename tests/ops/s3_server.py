@@ -21,7 +21,9 @@ class LoggedRequests(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code="-", size="-"):
-        print(f"{self.command} {unquote(self.path)} {int(code)}", flush=True)
+        # One write, so that the lines of two requests do not mix.
+        sys.stdout.write(f"{self.command} {unquote(self.path)} {int(code)}\n")
+        sys.stdout.flush()
 
     def log(self, type, message, *args):
         print(message % args, file=sys.stderr, flush=True)

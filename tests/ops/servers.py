@@ -1,8 +1,10 @@
 """Prometheus, Alertmanager and small HTTP servers on free ports of 127.0.0.1, for one test each."""
 
 import json
+import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -21,6 +23,8 @@ Found = TypeVar("Found")
 
 # Long enough for a machine that compiles at the same time; nothing waits this long in a good run.
 DEADLINE_SECONDS = 90.0
+
+S3_SERVER = Path(__file__).with_name("s3_server.py")
 
 
 def wait_for(
@@ -62,6 +66,8 @@ class Server:
     """A program that listens on a port of its own, ended with the `with` block."""
 
     ready_path = "/-/ready"
+    # What its environment has beside that of the tests.
+    environment: dict[str, str] = {}
 
     def __init__(self, name: str, folder: Path, command: Callable[[int], list[str]]):
         self.name = name
@@ -86,6 +92,7 @@ class Server:
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
+                    env=os.environ | self.environment,
                 )
             try:
                 wait_for(f"{self.name} to be ready", self.is_ready)
@@ -165,6 +172,32 @@ class Alertmanager(Server):
                 "--cluster.listen-address=",
             ],
         )
+
+
+class S3:
+    """The S3 server of `s3_server.py`, named in the environment as tests/run names it."""
+
+    def __init__(self, folder: Path):
+        self.address = folder / "s3.address"
+        self.log = folder / "s3.log"
+        self.errors = folder / "s3.errors"
+
+    def __enter__(self):
+        with self.log.open("wb") as log, self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(S3_SERVER), str(self.address)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=errors,
+            )
+        wait_for("the S3 server", self.address.exists)
+        os.environ["S3_ENDPOINT"] = self.address.read_text().strip()
+        os.environ["S3_LOG"] = str(self.log)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
 
 
 class HttpServer:

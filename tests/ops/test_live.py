@@ -18,10 +18,10 @@ import unittest
 from pathlib import Path
 
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 import board_queries
 import checkout
+import exporter
 import hurried_rules
 import restic_repo
 import scenes
@@ -62,33 +62,6 @@ class Inbox:
                 (alert["labels"]["alertname"], alert["labels"].get("target", ""))
                 for alert in self.alerts
             }
-
-
-class Exporter(servers.Server):
-    def __init__(self, folder: Path, config: dict):
-        file = folder / "lock_exporter.yml"
-        file.write_text(yaml.safe_dump(config))
-        program = checkout.exporter()
-        super().__init__(
-            "lock_exporter",
-            folder,
-            lambda port: [
-                program,
-                f"--config.file={file}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-        )
-
-    def page(self) -> str:
-        return servers.get(f"{self.url}/metrics").decode()
-
-    def readable_targets(self) -> set[str]:
-        return {
-            sample.labels["target"]
-            for family in text_string_to_metric_families(self.page())
-            for sample in family.samples
-            if sample.name == "lock_scan_success" and sample.value == 1
-        }
 
 
 class Flags(unittest.TestCase):
@@ -140,7 +113,8 @@ class Live(unittest.TestCase):
         checkout.exporter()
         folder = Path(cls.stack.enter_context(tempfile.TemporaryDirectory()))
         cls.make_repositories(folder)
-        cls.exporter = cls.stack.enter_context(Exporter(folder, cls.exporter_config(folder)))
+        config = cls.exporter_config(folder)
+        cls.exporter = cls.stack.enter_context(exporter.Exporter(folder, config))
         # Before that, a target is rightly "never scanned", which is not what is tested here.
         readable = set(cls.places) - {"nowhere"}
         servers.wait_for("first scans", lambda: cls.exporter.readable_targets() == readable)

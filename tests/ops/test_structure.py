@@ -10,7 +10,8 @@ from pathlib import Path
 import checkout
 import servers
 
-TOP = ("Cargo.toml", "src", "dashboards", "alerts", "tests", "helm", ".ci/run", "tests/run")
+TOP = ("Cargo.toml", "src", "dashboards", "alerts", "tests", "helm", "benches", "docs")
+SCRIPTS = {"tests/run", ".ci/run", "benches/run"}
 # Python files are held to the same limits as the rest of the project.
 LINES_MAX = 600
 COLUMNS_MAX = 100
@@ -40,6 +41,7 @@ class Top(unittest.TestCase):
             ".ci/run",
             "tests/make-restic-fixtures.sh",
             "dashboards/build.py",
+            "benches/run",
         ):
             with self.subTest(name):
                 self.assertTrue(os.access(checkout.ROOT / name, os.X_OK))
@@ -74,9 +76,9 @@ class Top(unittest.TestCase):
 class Shell(unittest.TestCase):
     def test_scripts_have_no_known_mistakes(self):
         scripts = [
-            name for name in tracked() if name.endswith(".sh") or name in {"tests/run", ".ci/run"}
+            name for name in tracked() if name.endswith(".sh") or name in SCRIPTS
         ]
-        self.assertGreaterEqual(len(scripts), 4)
+        self.assertGreaterEqual(len(scripts), 5)
         done = subprocess.run(
             [checkout.program("shellcheck"), "-x", "--severity=warning", *scripts],
             cwd=checkout.ROOT,
@@ -108,6 +110,37 @@ class Documents(unittest.TestCase):
             for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
                 with self.subTest(name, link=link):
                     self.assertTrue((page.parent / link).exists())
+
+
+class FieldCases(unittest.TestCase):
+    """The page of situations from the field names tests that exist."""
+
+    def test_every_situation_has_a_test_or_says_what_is_missing(self):
+        page = (checkout.ROOT / "docs" / "field-cases.md").read_text()
+        rows = [
+            line.strip("|").split("|")
+            for line in page.splitlines()
+            if line.startswith("| ") and "---" not in line and "| tests |" not in line
+        ]
+        self.assertGreaterEqual(len(rows), 50)
+        known = self.names_of_tests()
+        for situation, report, _, tests in rows:
+            with self.subTest(situation.strip()):
+                self.assertTrue(report.strip())
+                named = re.findall(r"`([^`]+)`", tests)
+                self.assertTrue(named or "not yet: " in tests)
+                self.assertLessEqual(set(named), known)
+
+    def names_of_tests(self) -> set[str]:
+        found: set[str] = set()
+        for name in tracked():
+            if name.endswith(".rs"):
+                text = (checkout.ROOT / name).read_text()
+                found.update(re.findall(r"#\[(?:tokio::)?test[^]]*\]\s+(?:async )?fn (\w+)", text))
+            elif re.fullmatch(r"tests/ops/test_\w+\.py", name):
+                text = (checkout.ROOT / name).read_text()
+                found.update(re.findall(r"^    def (test_\w+)\(self", text, re.M))
+        return found
 
 
 class Fixtures(unittest.TestCase):

@@ -1,0 +1,272 @@
+"""Measures speed and cost of a build, beside what others need for the same, and writes a table.
+
+    measure.py BUILD README
+
+BUILD is what cargo said about the build of `speed`, as JSON lines; LOCK_EXPORTER names the program.
+The table replaces what is between the two markers in README. Absolute numbers are context; what is
+judged are ratios, counts and sizes.
+"""
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import exporter
+import restic_places
+import restic_repo
+import servers
+from restic_places import Bucket, Folder, Restic
+
+BEGIN, END = "<!-- benches -->", "<!-- /benches -->"
+ROUNDS = 5
+LOCKS = 20
+WARM_SCANS = 10
+FLEET, FLEET_LOCKS = 1_000, 10
+MIB = 1 << 20
+
+
+@dataclass
+class Row:
+    what: str
+    measured: str
+    target: str
+    reached: bool
+    context: str = ""
+
+    def cells(self) -> str:
+        mark = "" if self.reached else " **missed**"
+        return f"| {self.what} | {self.measured}{mark} | {self.target} | {self.context} |"
+
+
+def executable(build: Path, name: str) -> str:
+    for line in build.read_text().splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == name:
+            return message["executable"]
+    raise LookupError(f"{build} names no {name}")
+
+
+def seconds(command: list[str], environment: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    done = subprocess.run(
+        command, env=os.environ | environment, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    took = time.perf_counter() - begun
+    assert done.returncode == 0, done
+    return took
+
+
+def speed(program: str, *words: str) -> dict:
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def against_restic(folder: Path, restic: Restic) -> list[Row]:
+    """One look at 20 locks, with a key as restic makes it."""
+    place = Folder(restic_places.make_template(restic, folder, cheap=False))
+    key = restic_repo.Key.of(place.path)
+    names = []
+    for number in range(LOCKS):
+        lock = {
+            "time": datetime.datetime.now(datetime.UTC).isoformat(),
+            "exclusive": False,
+            "hostname": f"web{number:02}",
+            "username": "root",
+            "pid": 1000 + number,
+        }
+        names.append(restic_repo.write_lock(place.path, key, lock).name)
+    environment = place.environment | {"RESTIC_CACHE_DIR": str(folder / "cache")}
+    ask = [restic.program, "-r", place.location, "--no-lock"]
+    check = [os.environ["LOCK_EXPORTER"], "check", "-r", place.location]
+    seconds([*ask, "list", "locks"], environment)
+    ours, listing, reading = [], [], []
+    for _ in range(ROUNDS):
+        ours.append(seconds(check, environment))
+        listing.append(seconds([*ask, "list", "locks"], environment))
+        reading.append(
+            sum(seconds([*ask, "cat", "lock", name], environment) for name in names)
+        )
+    whole = median(listing) + median(reading)
+    ratio, single = whole / median(ours), median(listing) / median(ours)
+    context = f"{median(ours) * 1000:.0f} ms against {whole:.1f} s, restic {restic.name}"
+    return [
+        Row(
+            f"`check` on {LOCKS} locks against `restic list locks` and {LOCKS} × `cat lock`",
+            f"{ratio:.0f} × faster",
+            "≥ 20 ×",
+            ratio >= 20,
+            context,
+        ),
+        Row(
+            "the same against one `restic list locks`",
+            f"{single:.1f} × faster",
+            "not slower",
+            single >= 1,
+            f"{median(listing) * 1000:.0f} ms",
+        ),
+    ]
+
+
+def config(targets: dict[str, str], interval: str) -> dict:
+    return {
+        "scan": {"interval": interval},
+        "targets": [
+            {"name": name, "restic": {"repository": place}} for name, place in targets.items()
+        ],
+    }
+
+
+def requests(folder: Path, restic: Restic) -> list[Row]:
+    """Storage requests, counted by the server."""
+    template = restic_places.make_template(restic, folder)
+    key = restic_repo.Key.of(template)
+    bucket = Bucket("watched")
+    bucket.fill(template)
+    for number in range(LOCKS):
+        text = key.seal(json.dumps({"time": "2026-01-02T03:04:05Z", "pid": number + 1}).encode())
+        bucket.put(f"locks/{restic_repo.name_of(text)}", text)
+
+    def log() -> list[str]:
+        return bucket.requests(Path(os.environ["S3_LOG"]).read_text().splitlines())
+
+    before = len(log())
+    exporter.check(bucket.location, bucket.environment)
+    cold = [bucket.short(line) for line in log()[before:]]
+    before = len(log())
+    work = folder / "requests"
+    work.mkdir()
+    watched = config({"watched": bucket.location}, "1s")
+    with exporter.Exporter(work, watched, bucket.environment) as running:
+        servers.wait_for(
+            "scans",
+            lambda: running.samples("watched").one("lock_scans_total") > WARM_SCANS + 2,
+        )
+        idle = resident(running)
+    warm = [bucket.short(line) for line in log()[before:]][-WARM_SCANS:]
+    return [
+        Row(
+            f"storage requests of {WARM_SCANS} warm scans of {LOCKS} locks on S3",
+            f"{warm.count('LIST locks/')} LIST, {len(warm) - warm.count('LIST locks/')} other",
+            f"{WARM_SCANS} LIST, 0 other",
+            warm == WARM_SCANS * ["LIST locks/"],
+        ),
+        Row(
+            f"storage requests of the first scan of {LOCKS} locks on S3",
+            f"{len(cold)}",
+            f"{LOCKS + 4}",
+            len(cold) == LOCKS + 4,
+            "2 LIST, 1 GET of `config`, 1 of the key, 1 of each lock",
+        ),
+        Row(
+            "resident memory, one S3 target",
+            f"{idle / MIB:.1f} MiB",
+            "≤ 16 MiB",
+            idle <= 16 * MIB,
+        ),
+    ]
+
+
+def resident(running: servers.Server) -> int:
+    assert running.process
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    (kib,) = re.findall(r"^VmRSS:\s+(\d+) kB", status, re.M)
+    return int(kib) * 1024
+
+
+def fleet(folder: Path, program: str) -> list[Row]:
+    root = folder / "fleet"
+    root.mkdir()
+    made = speed(program, "fleet", str(root), str(FLEET), str(FLEET_LOCKS))
+    scans = speed(program, "scans", str(root))
+    ratio = scans["warm_seconds"] / scans["find_seconds"]
+    work = folder / "memory"
+    work.mkdir()
+    watched = config({path.name: str(path) for path in sorted(root.iterdir())}, "10s")
+    environment = {"RESTIC_PASSWORD": made["password"]}
+    with exporter.Exporter(work, watched, environment) as running:
+
+        def all_seen() -> bool:
+            pattern = r'^lock_target_locks\{.*mode="(?:shared|exclusive)".*\} (\d+)$'
+            counts = re.findall(pattern, running.page(), re.M)
+            return sum(map(int, counts)) == FLEET * FLEET_LOCKS
+
+        servers.wait_for("the first look at every repository", all_seen)
+        memory = resident(running)
+    what = f"{FLEET:,} local repositories × {FLEET_LOCKS} locks"
+    return [
+        Row(
+            f"warm scan of {what} against `find */locks -type f`",
+            f"{ratio:.1f} × its time",
+            "≤ 3 ×",
+            ratio <= 3,
+            f"{scans['warm_seconds'] * 1000:.0f} ms against {scans['find_seconds'] * 1000:.0f} ms"
+            f"; the first scan, with keys and locks: {scans['cold_seconds']:.1f} s",
+        ),
+        Row(
+            f"resident memory, {what}, after the first scan",
+            f"{memory / MIB:.0f} MiB",
+            "≤ 64 MiB",
+            memory <= 64 * MIB,
+        ),
+    ]
+
+
+def inside(program: str, binary: Path) -> list[Row]:
+    rate = speed(program, "decode")["locks_per_second"]
+    size = binary.stat().st_size
+    return [
+        Row(
+            "locks of version 2 decrypted, decompressed and parsed on one core",
+            f"{rate / 1000:.0f},000 in a second",
+            "≥ 40,000",
+            rate >= 40_000,
+        ),
+        Row("the program", f"{size / MIB:.1f} MiB", "≤ 16 MiB", size <= 16 * MIB),
+    ]
+
+
+def write(readme: Path, rows: list[Row]) -> None:
+    """Replaces what is between the markers, and nothing else."""
+    table = "\n".join(
+        [BEGIN, "| what | measured | target | |", "| --- | --- | --- | --- |"]
+        + [row.cells() for row in rows]
+        + [END]
+    )
+    text = readme.read_text()
+    assert text.count(BEGIN) == text.count(END) == 1, f"{readme}: {BEGIN} and {END} once each"
+    before, rest = text.split(BEGIN)
+    readme.write_text(before + table + rest.split(END)[1])
+
+
+def main() -> int:
+    program = executable(Path(sys.argv[1]), "speed")
+    restic = Restic(os.environ["RESTIC_018"])
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts: list[Callable[[], list[Row]]] = [
+            lambda: against_restic(folder, restic),
+            lambda: requests(folder, restic),
+            lambda: fleet(folder, program),
+            lambda: inside(program, Path(os.environ["LOCK_EXPORTER"])),
+        ]
+        with servers.S3(folder):
+            for part in parts:
+                for row in part():
+                    print(row.cells(), flush=True)
+                    rows.append(row)
+    write(Path(sys.argv[2]), rows)
+    return 0 if all(row.reached for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
