@@ -15,6 +15,7 @@ impl Evidence<'_> {
     /// What to do about one file; `None` when there is nothing to do.
     pub fn step(&self, entry: &SeenEntry) -> Option<String> {
         match &entry.entry {
+            LockEntry::Readable(lock) if self.is_of_file() => self.file_step(lock),
             LockEntry::Readable(_) if !self.is_dead(entry) => self.ask(entry),
             LockEntry::Readable(lock) => match self.endangered {
                 None => Some(self.unlock(lock, entry)),

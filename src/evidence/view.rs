@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::file::of_process;
 use super::signed;
 use super::words::{ago, in_words, plain, quoted};
 use crate::judge::{self, StaleReason, Verdict};
@@ -60,6 +61,12 @@ impl<'a> Evidence<'a> {
     /// Whether the evidence says that nobody refreshes this lock any more: its owner is gone, its
     /// name has been seen for too long, or it is too old by every clock that dates it.
     pub fn is_dead(&self, entry: &SeenEntry) -> bool {
+        if let LockEntry::Readable(lock) = &entry.entry
+            && lock.liveness.is_alive()
+        {
+            // It may be hung, but it is there: to take its lock away is dangerous.
+            return false;
+        }
         match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(_) | StaleReason::Unrefreshed) => true,
             Verdict::Stale(StaleReason::Age) => {
@@ -90,6 +97,9 @@ impl<'a> Evidence<'a> {
     }
 
     fn readable(&self, lock: &Lock, entry: &SeenEntry) -> String {
+        if self.is_of_file() {
+            return self.of_lock_file(lock, entry);
+        }
         let mut text = match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(reason)) => owner_gone(reason).to_string(),
             Verdict::Stale(StaleReason::Unrefreshed) => format!(
@@ -104,6 +114,10 @@ impl<'a> Evidence<'a> {
             }
             Verdict::Unjudged => "no lock".to_string(),
         };
+        if let Some(process) = of_process(lock) {
+            text.push_str("; ");
+            text.push_str(&process);
+        }
         if let Some(doubt) = lock.doubt {
             text.push_str("; probably not a lock at all: ");
             text.push_str(doubt);

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::evidence::{self, Finding, Severity, in_words};
 use crate::label::clean;
 use crate::status::{Status, TargetStatus};
+use crate::target::Proof;
 
 /// Names longer than this make their own line wider, not the table.
 const NAME_WIDTH_MAX: usize = 40;
@@ -123,6 +124,13 @@ fn state_and_refused(
         (Some(false), Some(true)) => ("prune, forget, check", seen.blocked_since.exclusive),
         (Some(false), Some(false)) => ("nothing", None),
         (Some(false), None) => ("not known", None),
+    };
+    let what = match (target.spec.proof(), blocked.shared, blocked.exclusive) {
+        (Proof::Lease, ..) => what,
+        (Proof::Kernel | Proof::Presence, Some(true), _) => "every other lock",
+        (Proof::Kernel | Proof::Presence, _, Some(true)) => "exclusive locks",
+        (Proof::Kernel | Proof::Presence, _, Some(false)) => "nothing",
+        (Proof::Kernel | Proof::Presence, _, None) => "not known",
     };
     let refused = match since {
         Some(since) => format!("{what}, for {}", in_words(now.duration_since(since))),

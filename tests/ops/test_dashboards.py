@@ -44,9 +44,6 @@ FROM_PROMETHEUS = {
 NOT_EXPORTED_YET = {
     "lock_process_start_timestamp_seconds": {"hostname", "pid", "command"},
     "lock_process_watched": {"hostname"},
-    "lock_target_expected_held": {"target", "host"},
-    "lock_target_orphaned_locks": {"target", "host"},
-    "lock_target_waiters": {"target", "host"},
 }
 
 
