@@ -16,16 +16,16 @@ use crate::target::PerMode;
 
 /// The runs of one target.
 #[derive(Default)]
-pub(super) struct Runs(PerMode<Option<Run>>);
+pub(super) struct Runs(pub PerMode<Option<Run>>);
 
 #[derive(Clone, Copy)]
-struct Run {
-    since: Timestamp,
+pub(super) struct Run {
+    pub since: Timestamp,
     /// End of its first look, as long as files of that look are sealed: they may show earlier
     /// times once they are opened.
-    undated: Option<Timestamp>,
+    pub undated: Option<Timestamp>,
     /// End of the last look that found the mode blocked.
-    last: Timestamp,
+    pub last: Timestamp,
 }
 
 impl Runs {

@@ -14,22 +14,22 @@ pub(super) struct Held {
     /// The look that saw it last.
     pub turn: u64,
     pub mode: LockMode,
-    holder: Holder,
+    pub holder: Holder,
     pub held_since: Timestamp,
-    since_is_exact: bool,
-    refreshes: u64,
+    pub since_is_exact: bool,
+    pub refreshes: u64,
     /// The newest first.
     pub files: Vec<LockId>,
-    gone: Option<GoneReason>,
+    pub gone: Option<GoneReason>,
     /// When its newest file was written.
     pub newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     pub settled: Option<Written>,
     /// Its first file is accounted for.
-    begun: bool,
+    pub begun: bool,
     /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pub pending: Option<Origin>,
-    keeps_old_time: bool,
+    pub keeps_old_time: bool,
     /// One look without it may be a refresh on its way; else it ends with that look.
     pub leased: bool,
     pub stale: bool,

@@ -33,14 +33,14 @@ pub(super) struct Memory {
     /// Holds by key and number; under one key more than one when a part was left behind.
     pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Held>>,
     pub(super) holds_made: u64,
-    last: Option<LastLook>,
-    runs: Runs,
+    pub(super) last: Option<LastLook>,
+    pub(super) runs: Runs,
 }
 
-struct LastLook {
-    began: Timestamp,
+pub(super) struct LastLook {
+    pub began: Timestamp,
     /// It had files whose holders were not known, and whose refreshes may be read.
-    sealed: bool,
+    pub sealed: bool,
 }
 
 /// What is remembered of one file name.

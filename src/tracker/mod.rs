@@ -19,6 +19,9 @@ mod blocked;
 mod held;
 mod holds;
 mod memory;
+mod saved;
+
+pub use saved::{Saved, SavedTarget, VERSION};
 
 use memory::Memory;
 
@@ -75,6 +78,8 @@ pub struct Tracker {
     policy_of: fn(&TargetSpec) -> LeasePolicy,
     hold: Duration,
     memories: BTreeMap<TargetName, Memory>,
+    /// What another process remembered of targets that were not asked for yet.
+    restored: BTreeMap<String, SavedTarget>,
     /// Published by cloning; what is shared with a reader is copied on the next write.
     status: Status,
 }
@@ -83,7 +88,13 @@ impl Tracker {
     /// A tracker that knows nothing. `policy_of` gives the rhythm of a target's holders;
     /// `hold` is how long values of a failing target stay valid.
     pub fn new(policy_of: fn(&TargetSpec) -> LeasePolicy, hold: Duration) -> Self {
-        Self { policy_of, hold, memories: BTreeMap::new(), status: Status::default() }
+        Self {
+            policy_of,
+            hold,
+            memories: BTreeMap::new(),
+            restored: BTreeMap::new(),
+            status: Status::default(),
+        }
     }
 
     /// Changes for how long values of a failing target stay valid.
@@ -107,7 +118,10 @@ impl Tracker {
                 }
                 None => Arc::new(self.pending(spec)),
             };
-            let memory = known.and_then(|_| self.memories.remove(name)).unwrap_or_default();
+            let memory = match known.is_some() {
+                true => self.memories.remove(name).unwrap_or_default(),
+                false => self.remembered(spec),
+            };
             next.insert(name.clone(), status);
             memories.insert(name.clone(), memory);
             let durations = Arc::make_mut(&mut self.status.durations);
@@ -212,6 +226,8 @@ fn failing(before: Phase, error: ScanError, at: Timestamp) -> Phase {
     Phase::Failing { last_seen, error, since }
 }
 
+#[cfg(test)]
+mod saved_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
