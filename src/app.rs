@@ -30,6 +30,7 @@ use crate::scanner::Scanner;
 use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
+use crate::state::{State, StateError};
 use crate::status::Status;
 use crate::store::BACKENDS;
 use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
@@ -44,11 +45,16 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
 
+/// What is remembered is written down this often, while there is something new.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+
 /// How a command ends when it does not succeed.
 #[derive(Debug)]
 pub enum Failure {
     /// It was called wrongly.
     Usage(anyhow::Error),
+    /// Another instance has what only one can have.
+    Taken(anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -57,7 +63,7 @@ impl Failure {
     /// The error in words, whatever its kind.
     pub fn into_error(self) -> anyhow::Error {
         match self {
-            Failure::Usage(error) | Failure::Other(error) => error,
+            Failure::Usage(error) | Failure::Taken(error) | Failure::Other(error) => error,
         }
     }
 }
@@ -296,6 +302,22 @@ pub fn context(machine: MachineSpec) -> Context {
     }
 }
 
+/// The state folder that the flags name, taken.
+///
+/// # Errors
+/// [`Failure::Taken`] when another instance has it; anything else when nobody can have it.
+pub fn state(cli: &Cli, context: &Context) -> Result<Option<State>, Failure> {
+    let Some(folder) = &cli.machine.state_dir else {
+        tracing::info!("no --state.dir: what is remembered of holds ends with this process");
+        return Ok(None);
+    };
+    match State::take(folder, &context.machine.spec.procfs) {
+        Ok(state) => Ok(Some(state)),
+        Err(error @ StateError::Taken { .. }) => Err(Failure::Taken(error.into())),
+        Err(error @ StateError::Unusable { .. }) => Err(Failure::Other(error.into())),
+    }
+}
+
 /// How metrics of this configuration are rendered.
 pub fn rules(config: &Config) -> Rules {
     Rules {
@@ -324,11 +346,14 @@ pub fn build() -> Vec<(&'static str, &'static str)> {
 pub async fn run<'a>(
     config: Config,
     context: Context,
+    state: Option<State>,
     load: &'a Load<'a>,
     web: &Web,
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    // Ours until the end of this function, whatever the tasks do.
+    let state = state.map(Arc::new);
     let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     let (publish, status) = watch::channel(Status::default());
@@ -357,10 +382,18 @@ pub async fn run<'a>(
         scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
         ready_from: Instant::now() + web.ready_timeout,
         reload: web.enable_lifecycle.then_some(reload),
-        stopping,
+        stopping: stopping.clone(),
     });
     let server = tokio::spawn(web::serve(listeners, site));
-    let tracking = tokio::spawn(track(settings_now, following.clone(), arriving, publish));
+    let tracking = tokio::spawn(track(Tracking {
+        tracker: remembering(state.as_deref(), config.scan.hold),
+        state: state.clone(),
+        settings: settings_now,
+        targets: following.clone(),
+        scans: arriving,
+        publish,
+        stopping: stopping.clone(),
+    }));
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
     let mut reloader = Reloader { load, rules, current: config, targets, settings };
@@ -384,7 +417,9 @@ pub async fn run<'a>(
     if server.await.is_err() {
         tracing::error!("the server ended with a fault");
     }
-    tracking.abort();
+    if tracking.await.is_err() {
+        tracing::error!("the tracker ended with a fault");
+    }
     Ok(())
 }
 
@@ -403,38 +438,77 @@ fn log_start(config: &Config) {
     }
 }
 
-/// Owns the tracker: takes scans in, follows the set of targets, publishes the picture.
-async fn track(
-    mut settings: watch::Receiver<Settings>,
-    mut targets: watch::Receiver<TargetSet>,
-    mut scans: mpsc::Receiver<Scan>,
+/// A tracker that knows what another process remembered.
+fn remembering(state: Option<&State>, hold: Duration) -> Tracker {
+    let mut tracker = Tracker::new(source::policy, hold);
+    if let Some(state) = state {
+        let (saved, told) = state.load();
+        if let Some(told) = told {
+            tracing::warn!("{told}");
+        }
+        if let Some(saved) = saved {
+            tracker.restore(saved);
+        }
+    }
+    tracker
+}
+
+/// What the owner of the tracker works with.
+struct Tracking {
+    tracker: Tracker,
+    state: Option<Arc<State>>,
+    settings: watch::Receiver<Settings>,
+    targets: watch::Receiver<TargetSet>,
+    scans: mpsc::Receiver<Scan>,
     publish: watch::Sender<Status>,
-) {
-    let mut tracker = Tracker::new(source::policy, settings.borrow_and_update().rules.hold);
+    stopping: watch::Receiver<bool>,
+}
+
+/// Owns the tracker: takes scans in, follows the set of targets, publishes the picture, and
+/// writes down what is remembered, from time to time and at the end.
+async fn track(mut on: Tracking) {
     let mut batch = Vec::new();
-    tracker.retarget(&targets.borrow_and_update().clone());
+    let mut written = Instant::now();
+    let first = on.targets.borrow_and_update().clone();
+    on.tracker.retarget(&first);
     loop {
-        publish.send_replace(tracker.status());
+        on.publish.send_replace(on.tracker.status());
+        if written.elapsed() >= WRITE_EVERY {
+            written = Instant::now();
+            remember(&on).await;
+        }
         tokio::select! {
-            Ok(()) = settings.changed() => {
-                tracker.hold_for(settings.borrow_and_update().rules.hold);
+            Ok(()) = on.settings.changed() => {
+                on.tracker.hold_for(on.settings.borrow_and_update().rules.hold);
             }
-            changed = targets.changed() => {
+            changed = on.targets.changed() => {
                 if changed.is_err() {
-                    return;
+                    break;
                 }
-                let set = targets.borrow_and_update().clone();
-                tracker.retarget(&set);
+                let set = on.targets.borrow_and_update().clone();
+                on.tracker.retarget(&set);
             }
-            taken = scans.recv_many(&mut batch, SCANS_QUEUED) => {
+            taken = on.scans.recv_many(&mut batch, SCANS_QUEUED) => {
                 if taken == 0 {
-                    return;
+                    break;
                 }
                 for scan in batch.drain(..) {
-                    tracker.apply(scan);
+                    on.tracker.apply(scan);
                 }
             }
+            _ = on.stopping.wait_for(|stopping| *stopping) => break,
         }
+    }
+    remember(&on).await;
+}
+
+async fn remember(on: &Tracking) {
+    let Some(state) = on.state.clone() else { return };
+    let saved = on.tracker.save();
+    match tokio::task::spawn_blocking(move || state.store(saved)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
+        Err(error) => tracing::error!(%error, "what is remembered was not written down"),
     }
 }
 

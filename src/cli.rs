@@ -195,6 +195,9 @@ pub struct MachineFlags {
     /// Another program that holds repository locks as restic does; can be given several times
     #[arg(long = "collector.evidence.program", value_name = "NAME", global = true)]
     pub programs: Vec<String>,
+    /// Folder in which holds are remembered over restarts; one exporter at a time has it
+    #[arg(long = "state.dir", value_name = "DIR", global = true, env = "LOCK_EXPORTER_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
     /// Where /proc is mounted
     #[arg(
         long = "path.procfs",

@@ -28,6 +28,7 @@ pub mod scan;
 pub mod scanner;
 pub mod secret;
 pub mod source;
+pub mod state;
 pub mod status;
 pub mod store;
 pub mod target;

@@ -12,6 +12,8 @@ use lock_exporter::{cmd, web};
 const UNKNOWN: u8 = 3;
 /// sysexits' EX_USAGE.
 const USAGE: u8 = 64;
+/// sysexits' EX_TEMPFAIL: another instance has the state folder.
+const TAKEN: u8 = 75;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             let (error, code) = match failure {
                 Failure::Usage(error) => (error, USAGE),
+                Failure::Taken(error) => (error, TAKEN),
                 Failure::Other(error) => (error, 1),
             };
             eprintln!("lock_exporter: {error:#}");
@@ -66,13 +69,14 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
                 println!("{} targets, nothing wrong", config.targets.len());
                 return Ok(0);
             }
+            let context = app::context(app::machine(cli));
+            let state = app::state(cli, &context)?;
             let listeners = web::listen(&cli.web.listen).await?;
             let load = || {
                 let again = app::configuration(cli);
                 Box::pin(async { again.await.map_err(Failure::into_error) }) as _
             };
-            let context = app::context(app::machine(cli));
-            app::run(config, context, &load, &cli.web, listeners, app::signals()?).await?;
+            app::run(config, context, state, &load, &cli.web, listeners, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,

@@ -18,6 +18,7 @@ const LINES: &[(&str, u8)] = &[
     ("telemetry", 4),
     ("evidence", 4),
     ("proc", 5),
+    ("state", 6),
     ("store", 5),
     ("exposition", 5),
     ("source", 6),

@@ -76,7 +76,7 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     };
     let context = app::context(app::machine(cli));
     let stop = app::signals()?;
-    let served = app::run(config, context, &load, &cli.web, listeners, stop).await;
+    let served = app::run(config, context, None, &load, &cli.web, listeners, stop).await;
     refreshing.abort();
     folder.close().context("cannot remove the demo's folder")?;
     served
