@@ -5,6 +5,7 @@
     reason = "the edge of the process: environment, configuration files and the clock are read here"
 )]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::cli::{Cli, ScanFlags, Watch, Web};
 use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
 use crate::exposition::metrics::{Exporter, Rules};
-use crate::label::LabelRules;
+use crate::label::{self, LabelRules};
 use crate::location::Location;
 use crate::proc::machine::{Machine, MachineSpec};
 use crate::proc::process::Programs;
@@ -92,9 +93,24 @@ pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
     if by_flag {
         return from_flags(watch, repositories(watch).await?, &overrides, &host);
     }
+    let only_by_flag = [
+        ("--password-file", watch.password_file.is_some()),
+        ("--password-command", watch.password_command.is_some()),
+        ("--insecure-no-password", watch.insecure_no_password),
+        ("--insecure-tls", watch.insecure_tls),
+        ("--key-hint", watch.key_hint.is_some()),
+        ("--cacert", !watch.cacert.is_empty()),
+        ("-o", !watch.options.is_empty()),
+    ];
     let named = watch.config_file.clone();
     let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
     if let Some(path) = named.or_else(found) {
+        if let Some((flag, _)) = only_by_flag.iter().find(|(_, given)| *given) {
+            return Err(Failure::Usage(anyhow!(
+                "{flag} is for repositories given by -r; those of {} say it themselves",
+                path.display()
+            )));
+        }
         return Ok(from_file(&path, &overrides, &host)?);
     }
     let inherited = inherited_repository().await?;
@@ -145,8 +161,14 @@ async fn repository_from(path: &Path) -> anyhow::Result<String> {
 }
 
 async fn inherited_repository() -> anyhow::Result<Vec<String>> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    match (set("RESTIC_REPOSITORY"), set("RESTIC_REPOSITORY_FILE")) {
+    let set = |name: &str| match std::env::var_os(name).filter(|value| !value.is_empty()) {
+        None => Ok(None),
+        Some(value) => match value.into_string() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => bail!("{name} is set to bytes that are no UTF-8; this exporter needs text"),
+        },
+    };
+    match (set("RESTIC_REPOSITORY")?, set("RESTIC_REPOSITORY_FILE")?) {
         (Some(_), Some(_)) => {
             bail!("RESTIC_REPOSITORY and RESTIC_REPOSITORY_FILE are both set; restic refuses that")
         }
@@ -158,11 +180,18 @@ async fn inherited_repository() -> anyhow::Result<Vec<String>> {
 
 fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<Config> {
     let shown = path.display();
-    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
-    if size > CONFIG_BYTES_MAX {
+    let problem = || format!("cannot read {shown}");
+    let meta = std::fs::metadata(path).with_context(problem)?;
+    // Pipes and devices would be waited for, or never end.
+    if !meta.is_file() {
+        bail!("{shown} is not a file");
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(problem)?;
+    file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).with_context(problem)?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
         bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     config::parse(&text, overrides, host).map_err(|ConfigError(problems)| {
         let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
         anyhow!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
@@ -176,6 +205,15 @@ fn from_flags(
     host: &str,
 ) -> Result<Config, Failure> {
     let usage = |message: String| Failure::Usage(anyhow!(message));
+    if watch.insecure_no_password
+        && (watch.password_file.is_some() || watch.password_command.is_some())
+    {
+        return Err(usage(
+            "--insecure-no-password is for repositories without a password; it contradicts \
+             --password-file and --password-command"
+                .into(),
+        ));
+    }
     let password = match (&watch.password_file, &watch.password_command) {
         _ if watch.insecure_no_password => PasswordSpec::Empty,
         (Some(_), Some(_)) => {
@@ -188,10 +226,11 @@ fn from_flags(
         (None, None) => PasswordSpec::Inherit,
     };
     let mut options = std::collections::BTreeMap::new();
-    for option in &watch.options {
-        let (key, value) = option
-            .split_once('=')
-            .ok_or_else(|| usage(format!("-o {option}: write KEY=VALUE, as for restic")))?;
+    for (index, option) in watch.options.iter().enumerate() {
+        // Not quoted: it may be a secret in the wrong place.
+        let (key, value) = option.split_once('=').ok_or_else(|| {
+            usage(format!("option {} (-o) has no =; write -o KEY=VALUE, as for restic", index + 1))
+        })?;
         options.insert(key.to_owned(), value.to_owned());
     }
     let mut scan = ScanSettings::default();
@@ -231,7 +270,7 @@ fn from_flags(
 
 /// The name of a target that was given by its location.
 fn name_of(repository: &Location) -> Result<TargetName, String> {
-    let name = repository.target_name();
+    let name = label::shortened(&repository.target_name(), TargetName::BYTES_MAX);
     TargetName::new(&name).map_err(|error| {
         let problem = Problem {
             line: 0,
@@ -356,7 +395,10 @@ pub async fn run<'a>(
     let state = state.map(Arc::new);
     let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
-    let (publish, status) = watch::channel(Status::default());
+    // The first scrape sees every target, and none of them looked at.
+    let mut tracker = remembering(state.as_deref(), config.scan.hold);
+    tracker.retarget(&following.borrow());
+    let (publish, status) = watch::channel(tracker.status());
     let (stop, stopping) = watch::channel(false);
     let (reload, mut reloads) = mpsc::channel(1);
     let (settings, settings_now) = watch::channel(Settings {
@@ -379,14 +421,15 @@ pub async fn run<'a>(
         process,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
-        scrapes: (web.max_requests > 0).then(|| Semaphore::new(web.max_requests.into())),
+        scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
+        page: tokio::sync::Mutex::default(),
         ready_from: Instant::now() + web.ready_timeout,
         reload: web.enable_lifecycle.then_some(reload),
         stopping: stopping.clone(),
     });
     let server = tokio::spawn(web::serve(listeners, site));
     let tracking = tokio::spawn(track(Tracking {
-        tracker: remembering(state.as_deref(), config.scan.hold),
+        tracker,
         state: state.clone(),
         settings: settings_now,
         targets: following.clone(),
@@ -469,8 +512,6 @@ struct Tracking {
 async fn track(mut on: Tracking) {
     let mut batch = Vec::new();
     let mut written = Instant::now();
-    let first = on.targets.borrow_and_update().clone();
-    on.tracker.retarget(&first);
     loop {
         on.publish.send_replace(on.tracker.status());
         if written.elapsed() >= WRITE_EVERY {

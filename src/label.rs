@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use regex::Regex;
+use sha2::{Digest, Sha256};
 
 /// Longest label value that comes from outside, in bytes.
 pub const BYTES_MAX: usize = 128;
@@ -16,6 +17,17 @@ pub fn clean(text: &str, bytes_max: usize) -> Cow<'_, str> {
     let cut = cut(text, bytes_max);
     let bad = |c: char| c.is_control() || c == '\u{FFFD}';
     if cut.contains(bad) { cut.replace(bad, "?").into() } else { cut.into() }
+}
+
+/// A name made safe as by [`clean`]; a long one is cut and marked with a digest of the whole, so
+/// that two of them stay different.
+pub fn shortened(name: &str, bytes_max: usize) -> String {
+    if name.len() <= bytes_max {
+        return clean(name, bytes_max).into_owned();
+    }
+    let digest = Sha256::digest(name.as_bytes());
+    let mark = format!("~{}", hex::encode(&digest[..4]));
+    clean(name, bytes_max.saturating_sub(mark.len())).into_owned() + &mark
 }
 
 fn cut(text: &str, bytes_max: usize) -> &str {

@@ -1,5 +1,6 @@
 //! The process entry: flags, logging, the command, the exit code.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("lock_exporter: cannot start: {error}");
+            complain(&format!("cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -45,13 +46,21 @@ fn main() -> ExitCode {
                 Failure::Taken(error) => (error, TAKEN),
                 Failure::Other(error) => (error, 1),
             };
-            eprintln!("lock_exporter: {error:#}");
+            complain(&format!("{error:#}"));
+            if let Some(Command::Check(check)) = &cli.command {
+                let _ = cmd::check::refuse(check, &error);
+            }
             if checking { UNKNOWN } else { code }
         }
     };
     // A thread that hangs in a dead file system must not keep the process.
     runtime.shutdown_background();
     ExitCode::from(code)
+}
+
+/// Says what went wrong, if anybody can hear it: a full disk behind stderr is no reason to panic.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "lock_exporter: {text}");
 }
 
 /// The parser failed, so the command line itself has to tell whether it was a `check`.
@@ -66,7 +75,7 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
             let config = app::configuration(cli).await?;
             if cli.watch.config_check {
                 app::check_files(&config)?;
-                println!("{} targets, nothing wrong", config.targets.len());
+                cmd::print(&format!("{} targets, nothing wrong\n", config.targets.len()))?;
                 return Ok(0);
             }
             let context = app::context(app::machine(cli));

@@ -164,6 +164,33 @@ impl ErrorClass {
         ErrorClass::Other,
     ];
 
+    /// What helps in most cases, for errors that know no better.
+    pub fn advice(self) -> &'static str {
+        match self {
+            ErrorClass::Config => "Correct the target's configuration.",
+            ErrorClass::Auth => "Check the credentials: `restic cat config` must work with them.",
+            ErrorClass::Permission => {
+                "Grant the right to list `locks/` and `keys/` and to read what is in them."
+            }
+            ErrorClass::NotFound => "Check the location: `restic cat config` must work with it.",
+            ErrorClass::Damaged => "Look at the repository with `restic check`.",
+            ErrorClass::WrongPassword => {
+                "Check the password: `restic cat config` must work with it."
+            }
+            ErrorClass::Unsupported => "This exporter cannot watch it; see the limits in README.",
+            ErrorClass::Timeout => {
+                "Look at the backend; if it is just slow, raise the target's timeout."
+            }
+            ErrorClass::Network => "Check the address, and that the backend runs.",
+            ErrorClass::Tls => "Check the certificate, or name its authority with `cacert`.",
+            ErrorClass::Throttled => "Scan less often: raise the target's interval.",
+            ErrorClass::Protocol => "Ask the address with curl: something else may answer there.",
+            ErrorClass::Incomplete => "Look at what else lies in the folder of locks.",
+            ErrorClass::Internal => "Please report it with the log.",
+            ErrorClass::Other => "Try the same with restic; its words may tell more.",
+        }
+    }
+
     /// The word used as label value and log field.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -196,7 +223,7 @@ pub struct ScanError {
     pub doing: Arc<str>,
     /// What went wrong, in the words of the system that said so.
     pub cause: Arc<str>,
-    /// What a person can do next; a full sentence or empty.
+    /// What a person can do next; a full sentence.
     pub advice: Arc<str>,
 }
 
@@ -204,8 +231,10 @@ impl ScanError {
     /// Longer texts are cut.
     pub const TEXT_MAX: usize = 400;
 
-    /// Makes an error from its parts; texts are cleaned of line breaks and cut.
+    /// Makes an error from its parts; texts are cleaned of line breaks and cut. Without advice of
+    /// its own it gets that of its class.
     pub fn new(class: ErrorClass, doing: &str, cause: &str, advice: &str) -> Self {
+        let advice = if advice.is_empty() { class.advice() } else { advice };
         Self { class, doing: clean(doing), cause: clean(cause), advice: clean(advice) }
     }
 }
@@ -235,11 +264,7 @@ fn clean(text: &str) -> Arc<str> {
 
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.doing, self.cause)?;
-        if !self.advice.is_empty() {
-            write!(f, "; {}", self.advice)?;
-        }
-        Ok(())
+        write!(f, "{}: {}; {}", self.doing, self.cause, self.advice)
     }
 }
 

@@ -1,8 +1,9 @@
 //! One timed loop for each target of the current set: it scans, bounded in time and number, and
 //! sends what it found. It judges nothing and keeps no results.
 //!
-//! A target that fails waits longer, up to five minutes, and in a lane of its own, so that
-//! targets known to hang never take the places of healthy ones.
+//! A target that fails waits longer, up to five minutes, and in a lane of its own; a scan that
+//! takes long gives up its place in the lane. So targets that hang, known for it or not, never
+//! take the places of healthy ones.
 #![allow(clippy::disallowed_methods, reason = "this module is where scans get their time from")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,10 @@ use crate::telemetry::Telemetry;
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// A target that goes on failing is logged again this often.
 const LOG_AGAIN: Duration = Duration::from_secs(600);
+/// A scan may keep its place in a lane for this long, then it makes room for others.
+const QUICK: Duration = Duration::from_secs(1);
+/// Scans that made room and still run; with more of them, lanes are what they are.
+const SLOW_MAX: usize = 512;
 /// First scans are spread by this much for each target, so that thousands do not start at once.
 const SPREAD: Duration = Duration::from_millis(20);
 
@@ -45,6 +50,8 @@ pub struct Scanner {
 struct Lanes {
     healthy: Semaphore,
     failing: Semaphore,
+    /// Scans of either lane that take long.
+    slow: Semaphore,
 }
 
 impl Scanner {
@@ -60,6 +67,7 @@ impl Scanner {
         let lanes = Lanes {
             healthy: Semaphore::new(concurrency),
             failing: Semaphore::new((concurrency / 4).max(1)),
+            slow: Semaphore::new(SLOW_MAX),
         };
         Self { context, open, scans, lanes: Arc::new(lanes), waiting: Waiting::default() }
     }
@@ -130,10 +138,19 @@ impl Scanner {
         let lane = if rhythm.failures == 0 { &self.lanes.healthy } else { &self.lanes.failing };
         let place = self.waiting.enter(rhythm.due);
         // The lanes are never closed; were they, the scan would run without a place.
-        let _permit = lane.acquire().await.ok();
+        let permit = lane.acquire().await.ok();
         drop(place);
         let _running = self.context.telemetry.scan_starts();
-        scan(spec, source).await
+        let mut scan = std::pin::pin!(scan(spec, source));
+        if let Ok(scan) = timeout(QUICK, &mut scan).await {
+            return scan;
+        }
+        // Little but a connection is at stake from here on; the place is for those who need it.
+        let _slow = self.lanes.slow.try_acquire();
+        if _slow.is_ok() {
+            drop(permit);
+        }
+        scan.await
     }
 }
 

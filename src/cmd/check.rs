@@ -15,6 +15,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 use tokio::sync::mpsc;
 
+use super::print;
 use super::round::look_once;
 use crate::app::{self, Failure};
 use crate::cli::{Check, Cli, Output};
@@ -53,20 +54,22 @@ pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
         }
         Output::Nagios => table::nagios(&status, now, hold),
     };
-    print(&text)?;
+    // The file first: whoever reads it does not care who reads the rest.
     if let Some(folder) = &check.textfile {
         textfile(folder, &prom(&status, &rules)?)?;
     }
+    print(&text)?;
     Ok(table::severity(&status, now, hold).exit_code())
 }
 
-/// Whoever reads may stop reading, as `head` does; that is no failure.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the result")
-        }
-        _ => Ok(()),
+/// What a plugin prints when it could not even look: the guidelines want it on standard output.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn refuse(check: &Check, error: &anyhow::Error) -> anyhow::Result<()> {
+    match check.output {
+        Output::Nagios => print(&table::nagios_refusal(&format!("{error:#}"))),
+        Output::Table | Output::Json | Output::Prom | Output::OpenMetrics => Ok(()),
     }
 }
 
@@ -130,7 +133,9 @@ async fn progress(total: usize, mut finished: mpsc::UnboundedReceiver<Arc<Target
                 Some(_) => done += 1,
                 None => return,
             },
-            _ = ticks.tick() => eprintln!("{done} of {total} targets looked at …"),
+            _ = ticks.tick() => {
+                let _ = writeln!(std::io::stderr(), "{done} of {total} targets looked at …");
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The small commands: `healthcheck`, `completions`, `man`.
 #![allow(clippy::disallowed_methods, reason = "healthcheck has a time limit")]
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use clap_complete::Shell;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::print;
 use crate::cli::Cli;
 
 /// A healthy exporter answers at once.
@@ -59,7 +59,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 pub fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "lock_exporter", &mut out);
-    std::io::stdout().write_all(&out).context("cannot write")
+    print(&String::from_utf8_lossy(&out))
 }
 
 /// Prints the manual page.
@@ -69,5 +69,5 @@ pub fn completions(shell: Shell) -> anyhow::Result<()> {
 pub fn man() -> anyhow::Result<()> {
     let mut out = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut out)?;
-    std::io::stdout().write_all(&out).context("cannot write")
+    print(&String::from_utf8_lossy(&out))
 }

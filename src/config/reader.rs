@@ -283,20 +283,28 @@ impl Reader {
         let mut targets = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("targets[{index}]");
-            let Some(target) = self.target(item, &path, defaults) else { continue };
-            if let Some(first) = names.insert(target.name.clone(), item.line) {
-                self.problem(
-                    item,
-                    &join(&path, "name"),
-                    format!("the name {:?} is taken in line {first}", target.name.as_str()),
-                );
+            let (name, target) = self.target(item, &path, defaults);
+            // Also of targets with other faults: all that is wrong is said at once.
+            if let Some(name) = name {
+                if let Some(first) = names.get(&name) {
+                    let message = format!("the name {:?} is taken in line {first}", name.as_str());
+                    self.problem(item, &join(&path, "name"), message);
+                } else {
+                    names.insert(name, item.line);
+                }
             }
-            targets.push(target);
+            targets.extend(target);
         }
         targets
     }
 
-    fn target(&mut self, node: &Node, path: &str, defaults: &Defaults<'_>) -> Option<TargetSpec> {
+    /// The name, when there is a good one, and the whole target, when all of it is good.
+    fn target(
+        &mut self,
+        node: &Node,
+        path: &str,
+        defaults: &Defaults<'_>,
+    ) -> (Option<TargetName>, Option<TargetSpec>) {
         let before = self.problems.len();
         let mut map = self.map(node, path);
         let name = map.take("name");
@@ -329,20 +337,22 @@ impl Reader {
         if let Some(message) = contradiction(&defaults.scan, spec_interval, spec_timeout) {
             self.problem(node, path, message);
         }
-        let (name, source, (hold_limit, stuck_limit)) = (name?, source?, limits);
+        let (Some(good), Some(source)) = (name.clone(), source) else { return (name, None) };
         if self.problems.len() > before {
-            return None;
+            return (name, None);
         }
+        let (hold_limit, stuck_limit) = limits;
         let (interval, timeout, host) = (spec_interval, spec_timeout, defaults.host);
-        Some(match source {
+        let spec = match source {
             SourceSpec::Restic(restic) => {
-                target(name, restic, interval, timeout, hold_limit, stuck_limit, host)
+                target(good, restic, interval, timeout, hold_limit, stuck_limit, host)
             }
             SourceSpec::File(_) => {
-                let host = host.into();
+                let (name, host) = (good, host.into());
                 TargetSpec { name, interval, timeout, hold_limit, stuck_limit, host, source }
             }
-        })
+        };
+        (name, Some(spec))
     }
 
     /// How long the locks of a target may be held, and how long while they are not refreshed or
@@ -506,6 +516,15 @@ impl Reader {
         if let Some(node) = map.take("env") {
             let path = join(path, "env");
             for (key, value) in self.map(node, &path).pairs {
+                if !is_variable(&key.text) {
+                    // Not quoted: `NAME=secret` without a space after a colon is such a key.
+                    self.problem(
+                        value,
+                        &path,
+                        "holds a key that names no variable; write NAME: value",
+                    );
+                    continue;
+                }
                 match &value.value {
                     Value::Scalar(text) => {
                         env.env.insert(key.text.clone(), Secret::new(text.as_bytes()));
@@ -534,6 +553,12 @@ impl Reader {
         }
         options
     }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 const RESTIC_KEYS: &[&str] = &[

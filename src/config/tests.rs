@@ -102,6 +102,21 @@ fn one_name_twice_names_both_lines() {
 }
 
 #[test]
+fn a_taken_name_is_told_beside_other_faults_of_the_targets() {
+    let found = problems(
+        "targets:
+  - {name: a, restic: {repository: /srv/a}, intervall: 5m}
+  - {name: a, restic: {repository: /srv/b, env: {AWS_SECRET_ACCESS_KEY=hunter2}}}
+",
+    );
+    let text = found.join("\n");
+    assert!(text.contains("the name \"a\" is taken in line 2"), "{text}");
+    assert!(text.contains("did you mean interval?"), "{text}");
+    assert!(text.contains("names no variable"), "{text}");
+    assert!(!text.contains("hunter"), "{text}");
+}
+
+#[test]
 fn a_target_that_would_vanish_between_two_scans_is_refused() {
     let text = |interval: &str| {
         format!("targets: [{{name: a, interval: {interval}, restic: {{repository: /srv/a}}}}]")

@@ -15,7 +15,7 @@ use crate::scan::ScanError;
 use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
 use crate::target::PerMode;
 
-/// Lock files of one target that are listed one by one; the rest is only counted.
+/// Lock files and findings of one target that are listed one by one; the rest is only counted.
 const LOCKS_MAX: usize = 1_000;
 
 /// Everything.
@@ -49,6 +49,7 @@ struct Target<'a> {
     ignored_examples: Vec<&'a str>,
     vanished: u32,
     details: BTreeMap<&'static str, &'a str>,
+    finding_count: usize,
     findings: Vec<FindingObject>,
 }
 
@@ -205,7 +206,8 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
             .into_iter()
             .flat_map(|seen| seen.facts.details.iter().map(|(key, value)| (*key, &**value)))
             .collect(),
-        findings: findings.into_iter().map(FindingObject::from).collect(),
+        finding_count: findings.len(),
+        findings: findings.into_iter().take(LOCKS_MAX).map(FindingObject::from).collect(),
     }
 }
 

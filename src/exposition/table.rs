@@ -10,6 +10,8 @@ use crate::label::clean;
 use crate::status::{Status, TargetStatus};
 use crate::target::Proof;
 
+/// Findings of one target that are printed; the worst come first.
+const FINDINGS_MAX: usize = 20;
 /// Names longer than this make their own line wider, not the table.
 const NAME_WIDTH_MAX: usize = 40;
 /// Longest line for Nagios, which cuts output at 4 KiB or less.
@@ -59,11 +61,15 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         let name = row.target.spec.name.as_str();
         let (state, refused) = state_and_refused(row.target, now, hold);
         line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
-        for finding in &row.findings {
+        for finding in row.findings.iter().take(FINDINGS_MAX) {
             line(&mut out, format_args!("{:10}{}", "", finding.line()));
             if let Some(step) = &finding.next_step {
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }
+        }
+        if row.findings.len() > FINDINGS_MAX {
+            let more = row.findings.len() - FINDINGS_MAX;
+            line(&mut out, format_args!("{:10}and {more} more of the kind, none worse", ""));
         }
         if let Some(seen) = row.target.seen()
             && seen.ignored.count > 0
@@ -137,6 +143,12 @@ fn state_and_refused(
         None => what.to_owned(),
     };
     (seen.state().as_str(), refused)
+}
+
+/// The same line when there was nothing to look at.
+pub fn nagios_refusal(why: &str) -> String {
+    let why: Vec<_> = why.split_whitespace().collect();
+    format!("LOCKS UNKNOWN - {}\n", clean(&why.join(" "), NAGIOS_BYTES_MAX).replace('|', "/"))
 }
 
 /// One line as the guidelines for Nagios plugins ask for: the worst in words, then figures.

@@ -5,11 +5,10 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest, Sha256};
 
 use super::metrics::Rules;
 use crate::judge::{self, Blocked, State};
-use crate::label::{BYTES_MAX, HolderLabel, LabelRules, clean};
+use crate::label::{BYTES_MAX, HolderLabel, LabelRules, clean, shortened};
 use crate::lock::{LockEntry, LockMode};
 use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
 use crate::target::Proof;
@@ -88,7 +87,7 @@ impl<'a> View<'a> {
             target,
             sealed: target.seen().is_some_and(|seen| seen.facts.sealed),
             proof: target.spec.proof(),
-            location: shortened(&target.spec.location()),
+            location: shortened(&target.spec.location(), BYTES_MAX),
             host: clean(&target.spec.host, BYTES_MAX).into_owned(),
             hidden: all.saturating_sub(holds.iter().map(|series| series.holds).sum()),
             holds,
@@ -170,16 +169,6 @@ impl<'a> View<'a> {
 
 fn count(seen: &Seen, wanted: impl Fn(&LockEntry) -> bool) -> u64 {
     seen.entries.iter().filter(|entry| wanted(&entry.entry)).count() as u64
-}
-
-/// A location as a label: a long one is cut and marked, so that two of them stay different.
-fn shortened(location: &str) -> String {
-    if location.len() <= BYTES_MAX {
-        return clean(location, BYTES_MAX).into_owned();
-    }
-    let digest = Sha256::digest(location.as_bytes());
-    let mark = format!("~{}", hex::encode(&digest[..4]));
-    clean(location, BYTES_MAX - mark.len()).into_owned() + &mark
 }
 
 /// The series of every target, in the order of the targets, within the limits. Where the process

@@ -69,7 +69,7 @@ impl fmt::Debug for RestLocation {
 pub(super) fn parse(rest: &str) -> Result<RestLocation, BadLocation> {
     const FORM: &str = "write rest:https://HOST:8000/PATH/, or rest:http+unix:///SOCKET:/PATH/";
     const UNCLEAR: &str = "the host is not followed by a port or a path; percent-encode the password \
-                           (/ is %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and \
+                           or path (/ is %2F, ? is %3F, @ is %40), or better give RESTIC_REST_USERNAME and \
                            RESTIC_REST_PASSWORD";
     let Some((scheme, rest)) = rest.split_once("://") else { return bad(FORM) };
     let (tls, unix) = match scheme {
@@ -94,7 +94,11 @@ pub(super) fn parse(rest: &str) -> Result<RestLocation, BadLocation> {
     if unix {
         return socket(tls, authority, path);
     }
-    // A slash in a password ends the host too early, and what is left is no port.
+    // A slash in a password ends the host too early: what is left is no port, or the @ that ends
+    // the password is a part of the path.
+    if path.contains('@') {
+        return bad(UNCLEAR);
+    }
     let Some(host) = ascii_host(host) else { return bad(UNCLEAR) };
     let (user, password) = match login.split_once(':') {
         Some((user, password)) => (user, Some(password)),

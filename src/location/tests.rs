@@ -148,6 +148,7 @@ fn what_names_no_repository_says_what_would() {
         ("rest:http://user:pass/word@127.0.0.1:8000/repo", "RESTIC_REST_PASSWORD"),
         ("rest:host", "rest:https"),
         ("rest:http://h/a?b", "%3F"),
+        ("rest:https://ann:pw@0/a 0Z@host:8000/repo/", "%40"),
         ("rest:http+unix://h/sock:/a", "no host"),
         ("azure:box:/a?sv=2020&sig=s3cret", "AZURE_ACCOUNT_SAS"),
         ("azure:box", "azure:CONTAINER"),

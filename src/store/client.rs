@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio::runtime;
@@ -27,9 +28,10 @@ pub(super) fn secret_failed(error: SecretError) -> StoreError {
 }
 
 /// How a target wants to be talked to; nothing is read yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ClientSpec {
     plain_http: bool,
+    credentials: bool,
     socket: Option<PathBuf>,
     limits: Limits,
     user_agent: String,
@@ -41,6 +43,9 @@ pub(super) struct ClientSpec {
 /// A client's connections belong to the runtime that made them; the rest is a hash of what it was
 /// made of.
 type Key = (runtime::Id, [u8; 32]);
+
+/// How long a service that gives out credentials may take to be reached.
+const CREDENTIALS_CONNECT: Duration = Duration::from_secs(1);
 
 /// Clients in use.
 static CLIENTS: LazyLock<Mutex<HashMap<Key, Weak<reqwest::Client>>>> =
@@ -69,8 +74,25 @@ impl ClientSpec {
         };
         let certificate = variable("RESTIC_TLS_CLIENT_CERT")?.map(|path| path.as_str().into());
         let insecure_tls = spec.insecure_tls;
-        let socket = None;
-        Ok(Self { plain_http, socket, limits, user_agent, authorities, certificate, insecure_tls })
+        let (credentials, socket) = (false, None);
+        Ok(Self {
+            plain_http,
+            credentials,
+            socket,
+            limits,
+            user_agent,
+            authorities,
+            certificate,
+            insecure_tls,
+        })
+    }
+
+    /// For services that give out credentials: some are on the net, with TLS, some on a link of
+    /// this machine alone, without, and those are there at once or not at all.
+    pub(super) fn for_credentials(&self) -> Self {
+        let connect = self.limits.connect.min(CREDENTIALS_CONNECT);
+        let limits = Limits { connect, ..self.limits };
+        Self { plain_http: false, credentials: true, socket: None, limits, ..self.clone() }
     }
 
     /// Requests go to this Unix socket, whatever their host.
@@ -106,8 +128,8 @@ impl ClientSpec {
 
     /// Everything that makes clients differ, the contents of files included.
     fn wishes(&self, authorities: &[Pem], certificate: Option<&Pem>) -> [u8; 32] {
-        let Self { plain_http, insecure_tls, limits, socket, .. } = self;
-        let flags = format!("{plain_http}{insecure_tls}{limits:?}{socket:?}");
+        let Self { plain_http, credentials, insecure_tls, limits, socket, .. } = self;
+        let flags = format!("{plain_http}{credentials}{insecure_tls}{limits:?}{socket:?}");
         let texts = [flags.as_bytes(), self.user_agent.as_bytes()];
         let none = Pem::default();
         let pems = [certificate.unwrap_or(&none)].into_iter().chain(authorities);
@@ -132,7 +154,7 @@ impl ClientSpec {
             .user_agent(&self.user_agent)
             .redirect(reqwest::redirect::Policy::none())
             .http1_only()
-            .https_only(!self.plain_http)
+            .https_only(!self.plain_http && !self.credentials)
             .connect_timeout(self.limits.connect)
             .read_timeout(self.limits.silence);
         if let Some(socket) = &self.socket {

@@ -18,20 +18,12 @@ use crate::secret::Secret;
 const TEXT_CHARS_MAX: usize = 300;
 
 const NETWORK: &str = "Check the host name, the port, and that the exporter's machine reaches it.";
-const TLS: &str = "Check the host name and the certificate; a private authority is named by \
-                   cacert or RESTIC_CACERT, and a server without TLS by s3:http://.";
 const TIMEOUT: &str = "Check whether the server is overloaded or a firewall drops packets.";
-const AUTH: &str = "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN of this \
-                    target.";
-const CLOCK: &str = "Set the clock of the exporter's machine: S3 refuses signatures of another \
-                     time.";
+const CLOCK: &str = "Set the clock of the exporter's machine: the server refuses signatures of \
+                     another time.";
 const REGION: &str = "Set AWS_DEFAULT_REGION or the option s3.region to the bucket's region.";
-const PERMISSION: &str = "Allow s3:ListBucket on the bucket, and s3:GetObject on config, keys/* \
-                          and locks/*.";
-const BUCKET: &str = "Check the bucket's name; the first part of an s3: string is the host.";
 const THROTTLED: &str = "Scan less often, or raise the request limit of the backend.";
 const REDIRECT: &str = "Name the address that the server redirects to, or its region.";
-const NO_S3: &str = "Check that host and port are those of the S3 service.";
 
 /// One failure, ready to be shown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -68,9 +60,9 @@ impl Fault {
         Self { kind, cause: cause.into(), advice: advice.into() }
     }
 
-    /// An answer that is no S3 answer.
-    pub(super) fn no_s3(cause: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Protocol, cause, NO_S3)
+    /// An answer that the service would never give.
+    pub(super) fn no_service(cause: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Protocol, cause, "")
     }
 
     /// As an error that `object_store` hands through, with or without trying again.
@@ -80,6 +72,13 @@ impl Fault {
     }
 }
 
+/// What an answer's headers say of a refusal; one to HEAD has no body.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hints<'a> {
+    pub region: Option<&'a str>,
+    pub code: Option<&'a str>,
+}
+
 /// An answer with an error status.
 pub(super) struct Refusal {
     pub fault: Fault,
@@ -87,20 +86,24 @@ pub(super) struct Refusal {
     pub again: bool,
     /// Whether the answer was S3's at all: it had a code.
     pub coded: bool,
+    /// Whether it is the bucket or container that is missing.
+    pub container: bool,
     /// The bucket's region, where the answer names it.
     pub region: Option<String>,
 }
 
 /// Understands an answer with an error status. What is hidden is never shown, even if the server
 /// sends it back.
-pub(super) fn refusal(
-    status: u16,
-    region_header: Option<&str>,
-    body: &[u8],
-    hidden: &[Secret],
-) -> Refusal {
-    let said = Said::read(body, hidden);
+pub(super) fn refusal(status: u16, headers: Hints<'_>, body: &[u8], hidden: &[Secret]) -> Refusal {
+    let mut said = Said::read(body, hidden);
+    if let Some(code) = headers.code.filter(|_| said.code.is_empty()) {
+        said.code = clean(code);
+    }
     let code = said.code.as_str();
+    let container = matches!(
+        code,
+        "NoSuchBucket" | "InvalidBucketName" | "ContainerNotFound" | "ContainerBeingDeleted"
+    );
     let (class, advice) = match (code, status) {
         ("RequestTimeTooSkewed", _) => (ErrorClass::Auth, CLOCK),
         ("AuthorizationHeaderMalformed" | "IllegalLocationConstraintException", _)
@@ -121,31 +124,39 @@ pub(super) fn refusal(
             // To a request without a signature.
             | "MissingSecurityHeader"
             | "MissingAuthenticationToken"
-            | "UnsupportedAlgorithm",
+            | "UnsupportedAlgorithm"
+            // Azure's, to a wrong key or a signature that has expired.
+            | "AuthenticationFailed"
+            | "InvalidAuthenticationInfo"
+            | "NoAuthenticationInformation",
             _,
-        ) => (ErrorClass::Auth, AUTH),
+        ) => (ErrorClass::Auth, ""),
+        // Azurite's, where Azure says AuthenticationFailed.
+        ("AuthorizationFailure", _) if said.message.contains("failed to authenticate") => {
+            (ErrorClass::Auth, "")
+        }
         ("PermanentRedirect" | "TemporaryRedirect" | "Redirect", _) | (_, 300..=399) => {
             (ErrorClass::Config, REDIRECT)
         }
-        ("NoSuchBucket" | "InvalidBucketName", _) => (ErrorClass::NotFound, BUCKET),
-        ("SlowDown" | "Throttling" | "ThrottlingException" | "RequestLimitExceeded", _) => {
+        _ if container => (ErrorClass::NotFound, ""),
+        ("SlowDown" | "ServerBusy" | "Throttling" | "ThrottlingException" | "RequestLimitExceeded", _) => {
             (ErrorClass::Throttled, THROTTLED)
         }
-        (_, 401) => (ErrorClass::Auth, AUTH),
-        (_, 403) => (ErrorClass::Permission, PERMISSION),
+        (_, 401) => (ErrorClass::Auth, ""),
+        (_, 403) => (ErrorClass::Permission, ""),
         (_, 404) => (ErrorClass::NotFound, ""),
         (_, 408 | 504) => (ErrorClass::Timeout, TIMEOUT),
         (_, 429 | 503) => (ErrorClass::Throttled, THROTTLED),
         (_, 502) => (ErrorClass::Network, NETWORK),
         (_, 500..=599) => (ErrorClass::Other, ""),
-        _ => (ErrorClass::Protocol, NO_S3),
+        _ => (ErrorClass::Protocol, ""),
     };
     let kind = match (code, class) {
-        ("InvalidObjectState", _) => StoreErrorKind::Archived,
+        ("InvalidObjectState" | "BlobArchived", _) => StoreErrorKind::Archived,
         (_, ErrorClass::NotFound) => StoreErrorKind::NotFound,
         (_, class) => StoreErrorKind::Failed(class),
     };
-    let region = region_header.map(str::to_owned).or(said.region).filter(|region| {
+    let region = headers.region.map(str::to_owned).or(said.region).filter(|region| {
         region.len() <= 32 && region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
     });
     let again = matches!(status, 408 | 429 | 500..=599) || class == ErrorClass::Throttled;
@@ -156,7 +167,7 @@ pub(super) fn refusal(
         (code, message) => format!("{code}: {message} (HTTP status {status})"),
     };
     let coded = !code.is_empty();
-    Refusal { fault: Fault::of(kind, cause, advice), again, coded, region }
+    Refusal { fault: Fault::of(kind, cause, advice), again, coded, container, region }
 }
 
 /// Whether a body is a web page.
@@ -252,13 +263,13 @@ pub(super) fn explain(error: &(dyn Error + 'static)) -> Fault {
     }
     let cause = clean(&deepest.map(ToString::to_string).unwrap_or_default());
     if tls {
-        Fault::new(ErrorClass::Tls, cause, TLS)
+        Fault::new(ErrorClass::Tls, cause, "")
     } else if timeout {
         Fault::new(ErrorClass::Timeout, format!("no answer in time ({cause})"), TIMEOUT)
     } else if network {
         Fault::new(ErrorClass::Network, cause, NETWORK)
     } else {
-        Fault::no_s3(cause)
+        Fault::no_service(cause)
     }
 }
 
@@ -295,6 +306,10 @@ mod tests {
             (403, "InvalidObjectState", Archived, false),
             (404, "NoSuchBucket", NotFound, false),
             (404, "NoSuchKey", NotFound, false),
+            (403, "AuthenticationFailed", Failed(ErrorClass::Auth), false),
+            (403, "AuthorizationPermissionMismatch", Failed(ErrorClass::Permission), false),
+            (404, "ContainerNotFound", NotFound, false),
+            (409, "BlobArchived", Archived, false),
             (503, "SlowDown", Failed(ErrorClass::Throttled), true),
             (429, "", Failed(ErrorClass::Throttled), true),
             (500, "InternalError", Failed(ErrorClass::Other), true),
@@ -304,7 +319,7 @@ mod tests {
             (400, "", Failed(ErrorClass::Protocol), false),
         ] {
             let body = format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code></Error>");
-            let refusal = refusal(status, None, body.as_bytes(), &[]);
+            let refusal = refusal(status, Hints::default(), body.as_bytes(), &[]);
             assert_eq!((refusal.fault.kind, refusal.again), (kind, again), "{status} {code}");
         }
     }
@@ -314,10 +329,11 @@ mod tests {
         let body = b"<Error><Code>SignatureDoesNotMatch</Code><Message>a &amp; b\n c</Message>\
             <StringToSign>planted</StringToSign><Region>eu-west-1</Region>\
             <Detail><Message>planted</Message></Detail></Error>";
-        let refusal = refusal(403, None, body, &[]);
+        let refusal = refusal(403, Hints::default(), body, &[]);
         assert_eq!(refusal.fault.cause, "SignatureDoesNotMatch: a & b c (HTTP status 403)");
         assert_eq!(refusal.region.as_deref(), Some("eu-west-1"));
-        let page = super::refusal(403, Some("bad region\n"), b"  <!DOCTYPE HTML><p>planted", &[]);
+        let bad_region = Hints { region: Some("bad region\n"), code: None };
+        let page = super::refusal(403, bad_region, b"  <!DOCTYPE HTML><p>planted", &[]);
         assert_eq!(page.fault.cause, "HTTP status 403 and a web page");
         assert_eq!(page.region, None);
     }
@@ -330,7 +346,7 @@ mod tests {
             "x".repeat(TEXT_CHARS_MAX - 4)
         );
         let hidden = [Secret::new(secret), Secret::new("x")];
-        let cause = refusal(403, None, body.as_bytes(), &hidden).fault.cause;
+        let cause = refusal(403, Hints::default(), body.as_bytes(), &hidden).fault.cause;
         assert!(cause.contains("xxx…") && !cause.contains("pl4"), "{cause}");
     }
 
@@ -351,9 +367,9 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_body_makes_it_panic(status: u16, body: Vec<u8>, text: String) {
-            let _ = refusal(status, None, &body, &[]);
+            let _ = refusal(status, Hints::default(), &body, &[]);
             let body = format!("<Error><Code>{text}</Code>");
-            proptest::prop_assert!(refusal(status, None, body.as_bytes(), &[]).fault.cause.len() < 2000);
+            proptest::prop_assert!(refusal(status, Hints::default(), body.as_bytes(), &[]).fault.cause.len() < 2000);
         }
     }
 }

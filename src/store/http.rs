@@ -16,7 +16,8 @@ use object_store::client::{
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
 use super::StoreErrorKind;
-use super::fault::{self, Fault};
+use super::advice::Advice;
+use super::fault::{self, Fault, Hints};
 use super::list_page;
 use super::object::Pages;
 use crate::scan::ErrorClass;
@@ -74,6 +75,17 @@ struct Shared {
     region: Mutex<Option<String>>,
     /// Never shown, whatever a server sends back.
     hidden: Vec<Secret>,
+    advice: &'static Advice,
+    role: Role,
+}
+
+/// What a wire leads to.
+#[derive(Clone, PartialEq, Eq)]
+enum Role {
+    Store,
+    /// Services that give out credentials; their answers are never shown. The text says why they
+    /// are asked, where nothing but the lack of all else led there.
+    Credentials(String),
 }
 
 impl fmt::Debug for Wire {
@@ -89,9 +101,23 @@ impl Wire {
         telemetry: Arc<Telemetry>,
         pages: Arc<Pages>,
         hidden: Vec<Secret>,
+        advice: &'static Advice,
     ) -> Self {
-        let region = Mutex::default();
-        Self(Arc::new(Shared { client, backend, telemetry, pages, region, hidden }))
+        let (region, role) = (Mutex::default(), Role::Store);
+        Self(Arc::new(Shared { client, backend, telemetry, pages, region, hidden, advice, role }))
+    }
+
+    /// To the services that give out credentials for a backend.
+    pub(super) fn to_credentials(
+        client: Arc<reqwest::Client>,
+        backend: &'static str,
+        telemetry: Arc<Telemetry>,
+        advice: &'static Advice,
+        tried: String,
+    ) -> Self {
+        let (pages, region, hidden) = Default::default();
+        let role = Role::Credentials(tried);
+        Self(Arc::new(Shared { client, backend, telemetry, pages, region, hidden, advice, role }))
     }
 
     /// The bucket's region by the last refusal that named one.
@@ -99,13 +125,33 @@ impl Wire {
         self.0.region.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// A service of credentials that is not there means that there are none.
+    fn unreached(&self, error: HttpError, host: &str) -> HttpError {
+        let Role::Credentials(tried) = &self.0.role else { return error };
+        let fault = fault::explain(&error);
+        let cause = format!("{host}, which gives out credentials: {}", fault.cause);
+        if tried.is_empty() {
+            return Fault { cause, ..fault }.into_http(true);
+        }
+        let fault = Fault::new(ErrorClass::Config, format!("{tried}; {cause}"), "");
+        Fault { advice: self.0.advice.auth.into(), ..fault }.into_http(false)
+    }
+
     async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
         let status = response.status().as_u16();
-        let header = response.headers().get("x-amz-bucket-region");
-        let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.map(str::to_owned)
+        };
+        let (region, code) = (header("x-amz-bucket-region"), header("x-ms-error-code"));
         // A body that does not come whole still has its status.
         let body = collect(response.into_body(), REFUSAL_BYTES_MAX).await.unwrap_or_default();
-        let refusal = fault::refusal(status, header.as_deref(), &body, &self.0.hidden);
+        let hints = Hints { region: region.as_deref(), code: code.as_deref() };
+        let mut refusal = fault::refusal(status, hints, &body, &self.0.hidden);
+        if refusal.container {
+            refusal.fault.advice = self.0.advice.container.into();
+        }
+        refusal.fault = self.0.advice.complete(refusal.fault);
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;
@@ -115,7 +161,8 @@ impl Wire {
             && !refusal.coded
         {
             // S3 names what is missing. This is a proxy, or something else altogether.
-            return Fault::no_s3(refusal.fault.cause).into_http(false);
+            let fault = Fault::no_service(refusal.fault.cause);
+            return self.0.advice.complete(fault).into_http(false);
         }
         refusal.fault.into_http(refusal.again)
     }
@@ -130,15 +177,26 @@ impl HttpConnector for Wire {
 #[async_trait]
 impl HttpService for Wire {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let lists = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let lists = request.uri().query().is_some_and(|query| {
+            query.split('&').any(|part| matches!(part, "list-type=2" | "comp=list"))
+        });
         let operation = match request.method().as_str() {
+            _ if self.0.role != Role::Store => Operation::Credentials,
             "HEAD" => Operation::Stat,
             _ if lists => Operation::List,
             _ => Operation::Get,
         };
         let Shared { telemetry, backend, .. } = &*self.0;
         let mut count = Count::begin(telemetry, backend, operation);
-        let response = HttpService::call(&*self.0.client, request).await?;
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let response = HttpService::call(&*self.0.client, request).await;
+        let response = response.map_err(|error| self.unreached(error, &host))?;
+        if !response.status().is_success() && operation == Operation::Credentials {
+            let status = response.status().as_u16();
+            let cause = format!("{host}, which gives out credentials: HTTP status {status}");
+            let fault = self.0.advice.complete(Fault::new(ErrorClass::Auth, cause, ""));
+            return Err(fault.into_http(status >= 500));
+        }
         if !response.status().is_success() {
             return Err(self.refuse(response, operation).await);
         }

@@ -1,4 +1,4 @@
-//! One page of an S3 listing, looked at before `object_store` parses it.
+//! One page of a listing of S3, Google or Azure, looked at before `object_store` parses it.
 //!
 //! `object_store` fails a whole listing for one key that it cannot represent, and takes a page
 //! that was cut short for the last one. Such keys are taken out of the body here and named apart,
@@ -71,9 +71,9 @@ pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
 
 fn no_listing(body: &[u8], why: &str) -> Fault {
     if is_html(body) {
-        Fault::no_s3("the server answered with a web page instead of a listing")
+        Fault::no_service("the server answered with a web page instead of a listing")
     } else {
-        Fault::no_s3(format!("the server's answer is no listing: {}", clean(why)))
+        Fault::no_service(format!("the server's answer is no listing: {}", clean(why)))
     }
 }
 
@@ -97,6 +97,7 @@ const DEPTH_MAX: usize = 16;
 #[derive(Default)]
 struct Walk {
     rooted: bool,
+    azure: bool,
     /// The open elements: name, where it begins, where its content begins.
     open: Vec<(Vec<u8>, usize, usize)>,
     key: Option<Range<usize>>,
@@ -110,17 +111,20 @@ struct Walk {
 impl Walk {
     fn open(&mut self, body: &[u8], name: &[u8], from: usize, content: usize) -> Result<(), Fault> {
         if self.open.is_empty() {
-            if self.rooted || name != b"ListBucketResult" {
+            let known = matches!(name, b"ListBucketResult" | b"EnumerationResults");
+            if self.rooted || !known {
                 // Also a second root, which no XML has.
                 let name = String::from_utf8_lossy(name);
                 return Err(no_listing(body, &format!("it is a {name}")));
             }
             self.rooted = true;
+            // Azure's names lie one level deeper, in `Blobs`.
+            self.azure = name == b"EnumerationResults";
         }
         if self.open.len() >= DEPTH_MAX {
             return Err(no_listing(body, "it is nested too deeply"));
         }
-        if self.open.len() == 1 {
+        if self.open.len() == 1 + usize::from(self.azure) {
             self.key = None;
         }
         self.open.push((name.to_vec(), from, content));
@@ -132,18 +136,26 @@ impl Walk {
         let Some((name, from, content)) = self.open.pop() else { return };
         let content = content..until;
         let parent = self.open.last().map(|(name, ..)| name.as_slice());
-        match (self.open.len(), parent, name.as_slice()) {
-            (1, _, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
-            (1, _, b"NextContinuationToken") => {
+        match (self.open.len() - usize::from(self.azure && self.open.len() > 1), name.as_slice()) {
+            (1, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
+            // S3 has a NextMarker too, which is of no use for the next request.
+            (1, b"NextContinuationToken" | b"NextMarker")
+                if self.azure == (name == b"NextMarker") =>
+            {
                 self.token = text(&body[content]);
             }
-            (2, Some(b"Contents"), b"Key") | (2, Some(b"CommonPrefixes"), b"Prefix") => {
+            (2, b"Key" | b"Prefix" | b"Name")
+                if matches!(
+                    parent,
+                    Some(b"Contents" | b"CommonPrefixes" | b"Blob" | b"BlobPrefix")
+                ) =>
+            {
                 self.key = Some(content);
             }
-            (1, _, b"Contents" | b"CommonPrefixes") => {
+            (1, b"Contents" | b"CommonPrefixes" | b"Blob" | b"BlobPrefix") => {
                 self.names += 1;
                 let raw = &body[self.key.take().unwrap_or(0..0)];
-                let folder = name == b"CommonPrefixes";
+                let folder = matches!(name.as_slice(), b"CommonPrefixes" | b"BlobPrefix");
                 if !text(raw).is_some_and(|key| is_plain(&key, folder)) {
                     let shown =
                         text(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned());
@@ -214,6 +226,22 @@ mod tests {
         let squeeze = |body: &[u8]| String::from_utf8_lossy(body).replace('\n', "");
         let want = page(&format!("{}{prefixes}", keys(&good)));
         assert_eq!(squeeze(&read.body), squeeze(&want));
+    }
+
+    #[test]
+    fn azures_pages_are_read_too() {
+        let blob = |name: &str| {
+            format!("<Blob><Name>{name}</Name><Properties><Name>x//</Name></Properties></Blob>")
+        };
+        let page = |inner: &str| -> Bytes {
+            format!("<EnumerationResults><Blobs>{inner}</Blobs><NextMarker>m</NextMarker></EnumerationResults>").into()
+        };
+        let prefix = "<BlobPrefix><Name>locks/sub/</Name></BlobPrefix>";
+        let good = format!("{}{prefix}", blob("locks/a"));
+        let found = read(page(&format!("{}{good}", blob("locks//b")))).expect("reads");
+        assert_eq!((found.names, found.token.as_deref()), (3, Some("m")));
+        assert_eq!(found.odd, ["locks//b"]);
+        assert_eq!(found.body, page(&good));
     }
 
     #[test]

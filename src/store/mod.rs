@@ -18,14 +18,19 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
+mod advice;
+mod azure;
 mod client;
+mod cloud;
 mod credentials;
 mod fault;
+mod gs;
 mod http;
 mod list_page;
 mod local;
 mod object;
 mod program;
+mod rclone;
 mod rest;
 mod s3;
 mod sftp;
@@ -42,9 +47,14 @@ pub struct BackendKind {
 /// Every backend that can be read.
 pub const BACKENDS: &[BackendKind] = &[
     BackendKind { name: "local", help: "a folder of this machine: /srv/restic/db01" },
+    BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
     BackendKind { name: "rest", help: "a REST server: rest:https://host:8000/path/" },
     BackendKind { name: "s3", help: "S3 and its like: s3:https://host/bucket/prefix" },
-    BackendKind { name: "sftp", help: "a folder reached by ssh: sftp:user@host:/path" },
+    BackendKind { name: "azure", help: "Azure: azure:container:/prefix" },
+    BackendKind { name: "gs", help: "Google Cloud Storage: gs:bucket:/prefix" },
+    BackendKind { name: "b2", help: "Backblaze B2, through rclone: b2:bucket:prefix" },
+    BackendKind { name: "swift", help: "OpenStack Swift, through rclone: swift:container:/prefix" },
+    BackendKind { name: "rclone", help: "a remote of rclone: rclone:remote:path" },
 ];
 
 /// Opens a repository's backend for reading. It does no I/O: what is wrong with the backend, or
@@ -70,12 +80,15 @@ pub fn open(
             Ok(Arc::new(rest::Rest::open(at, spec, environment, timeout, telemetry)?))
         }
         Location::Sftp(at) => Ok(Arc::new(sftp::open(at, spec, environment, timeout, telemetry)?)),
-        Location::Cloud(_) | Location::Rclone(_) => Err(StoreError::new(
-            StoreErrorKind::Failed(ErrorClass::Config),
-            format!("open {}", spec.repository),
-            format!("backend {} is not supported yet by this version", spec.repository.scheme()),
-            "",
-        )),
+        Location::Cloud(at) if matches!(at.scheme, "azure" | "gs") => {
+            Ok(Arc::new(cloud::Cloud::open(at, spec, environment, timeout, telemetry)?))
+        }
+        Location::Cloud(at) => {
+            Ok(Arc::new(rclone::open_cloud(at, spec, environment, timeout, telemetry)?))
+        }
+        Location::Rclone(at) => {
+            Ok(Arc::new(rclone::open(at, spec, environment, timeout, telemetry)?))
+        }
     }
 }
 
@@ -86,6 +99,9 @@ pub enum EntryKind {
     File,
     /// A folder, or a prefix of deeper objects.
     Folder,
+    /// A file somewhere below the folder, on a backend where restic finds such files by the last
+    /// part of their names and cannot load them (restic `internal/backend/azure` List).
+    Deeper,
     /// A symbolic link to something that is no regular file; never opened.
     BadLink,
     /// A device, pipe or socket; never opened.
@@ -196,6 +212,20 @@ impl StoreError {
         advice: &str,
     ) -> Self {
         Self { kind, doing: doing.into(), cause: cause.into(), advice: advice.into() }
+    }
+}
+
+/// Refuses options that restic does not have: a slip of the pen would silently change nothing.
+fn check_options(spec: &ResticSpec, prefix: &str, known: &[&str]) -> Result<(), StoreError> {
+    let mut ours = spec.options.keys().filter(|name| name.starts_with(prefix));
+    match ours.find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => Err(StoreError::new(
+            StoreErrorKind::Failed(ErrorClass::Config),
+            format!("read the option {unknown}"),
+            "restic has no such option",
+            "",
+        )),
     }
 }
 

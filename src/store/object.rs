@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
+use super::advice::Advice;
 use super::fault::{Fault, explain};
 use super::list_page::Page;
 use super::{
@@ -34,6 +35,7 @@ pub(super) struct Objects {
     timeout: Duration,
     pages: Arc<Pages>,
     reach: Reach,
+    advice: &'static Advice,
 }
 
 /// What restic takes for a file of a folder, which differs between backends.
@@ -43,6 +45,8 @@ pub(super) enum Reach {
     Names,
     /// Files in it.
     Files,
+    /// Files in it and in everything below, by the last part of their names.
+    Below,
 }
 
 /// The listing under way, page by page, as seen below `object_store`.
@@ -90,8 +94,9 @@ impl Objects {
         shown: String,
         timeout: Duration,
         pages: Arc<Pages>,
+        advice: &'static Advice,
     ) -> Self {
-        Self { store, prefix: prefix.into(), shown, timeout, pages, reach: Reach::Names }
+        Self { store, prefix: prefix.into(), shown, timeout, pages, reach: Reach::Names, advice }
     }
 
     /// Lists as restic does on this backend.
@@ -127,11 +132,12 @@ impl Objects {
                 "Check whether the server is overloaded, or raise the scan's time limit.",
             ),
         };
+        let fault = self.advice.complete(fault);
         let cause = format!("{} ({})", fault.cause, self.shown);
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
 
-    async fn entries(&self, folder: &str) -> Result<Listing, Fault> {
+    async fn entries(&self, folder: &str, deep: bool) -> Result<Listing, Fault> {
         let key = self.key(folder)?;
         let start = if key.is_empty() { String::new() } else { format!("{key}/") };
         let prefix = if key.is_empty() { None } else { Some(parse(&key)?) };
@@ -160,13 +166,39 @@ impl Objects {
         }
         // An object next to deeper ones of its name is what a reader gets by that name.
         entries.extend(files.into_iter().map(|file| (file.name.clone(), file)));
-        let odd = seen.odd.into_iter().filter_map(|odd| match odd.strip_prefix(&start) {
+        let mut odd = seen.odd;
+        if deep {
+            for prefix in &found.common_prefixes {
+                self.deeper(prefix, &mut entries, &mut odd).await?;
+            }
+        }
+        let odd = odd.into_iter().filter_map(|odd| match odd.strip_prefix(&start) {
             // The marker of the folder itself.
             Some("") => None,
             Some(name) => Some(name.to_owned()),
             None => Some(odd),
         });
         Ok(Listing { odd: odd.collect(), entries: entries.into_values().collect() })
+    }
+
+    /// Adds what lies below a folder. Repositories have no such folders, so this costs nothing
+    /// but where somebody made one.
+    async fn deeper(
+        &self,
+        prefix: &Path,
+        entries: &mut BTreeMap<String, Entry>,
+        odd: &mut Vec<String>,
+    ) -> Result<(), Fault> {
+        let mut objects = self.store.list(Some(prefix));
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(fault)?;
+            let name = object.location.filename().unwrap_or_default().to_owned();
+            let deeper = Entry { kind: EntryKind::Deeper, ..entry(name.clone(), &object) };
+            // A file of this name right in the folder is what a reader gets.
+            entries.entry(name).or_insert(deeper);
+        }
+        odd.extend(self.pages.take().odd);
+        Ok(())
     }
 
     async fn content(&self, path: &str, bytes_max: u64) -> Result<Bytes, Fault> {
@@ -192,8 +224,10 @@ impl Objects {
 #[async_trait]
 impl ReadStore for Objects {
     async fn list(&self, folder: &str) -> Result<Listing, StoreError> {
-        let mut listing = self.call("list", folder, self.entries(folder)).await?;
-        if self.reach == Reach::Files {
+        // Never below the repository itself: that would walk `data/`.
+        let deep = self.reach == Reach::Below && !folder.is_empty();
+        let mut listing = self.call("list", folder, self.entries(folder, deep)).await?;
+        if self.reach != Reach::Names {
             let (folders, files) =
                 listing.entries.into_iter().partition(|entry| entry.kind == EntryKind::Folder);
             listing.entries = files;
@@ -217,7 +251,7 @@ impl ReadStore for Objects {
     }
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
-        let listing = self.call("list folders of", folder, self.entries(folder)).await?;
+        let listing = self.call("list folders of", folder, self.entries(folder, false)).await?;
         Ok(Some(listing.folders()))
     }
 }
@@ -235,7 +269,7 @@ fn below<'a>(key: &'a Path, start: &str) -> Result<&'a str, Fault> {
         Some(name) => Ok(name),
         // The folder's own marker, whose slash `Path` drops.
         None if start.strip_suffix('/') == Some(key) => Ok(""),
-        None => Err(Fault::no_s3("the server listed a key that was not asked for")),
+        None => Err(Fault::no_service("the server listed a key that was not asked for")),
     }
 }
 

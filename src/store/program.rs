@@ -31,8 +31,8 @@ pub(super) struct ProgramSpec {
     pub arguments: Vec<String>,
     /// Beside those of the exporter's own process.
     pub variables: Vec<(String, OsString)>,
-    /// The Debian package that has it, for the error when it is missing.
-    pub package: &'static str,
+    /// What to do when it is not installed; a full sentence.
+    pub missing: &'static str,
 }
 
 impl fmt::Debug for ProgramSpec {
@@ -74,10 +74,8 @@ impl ProgramSpec {
             .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| {
-            let advice = match error.kind() {
-                ErrorKind::NotFound => format!("Install the package {}.", self.package),
-                _ => String::new(),
-            };
+            let missing = error.kind() == ErrorKind::NotFound;
+            let advice = if missing { self.missing } else { "" };
             Fault::new(ErrorClass::Config, format!("start {}: {error}", self.program), advice)
         })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -25,11 +25,13 @@ use tokio::sync::OnceCell;
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::advice::{self, Advice};
 use super::client::{ClientSpec, secret_failed};
 use super::fault::{Fault, explain, is_html};
 use super::http::{Count, Limits, RETRIES, collect};
 use super::{
-    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, doing, is_inside,
+    ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, check_options,
+    doing, is_inside,
 };
 use crate::location::{RestLocation, RestPlace};
 use crate::scan::ErrorClass;
@@ -66,7 +68,7 @@ pub(super) trait Carrier: Send + Sync {
     async fn service(&self) -> Result<Arc<dyn HttpService>, Fault>;
 
     /// What failed, in the words of whoever knows better than HTTP does.
-    fn explain(&self, fault: Fault) -> Fault {
+    async fn explain(&self, fault: Fault) -> Fault {
         fault
     }
 }
@@ -82,6 +84,7 @@ pub(super) struct Rest {
     shown: String,
     /// Whether the server also speaks the first version.
     speaks_v1: bool,
+    advice: &'static Advice,
     limits: Limits,
     telemetry: Arc<Telemetry>,
 }
@@ -114,6 +117,7 @@ impl Rest {
         timeout: Duration,
         telemetry: &Arc<Telemetry>,
     ) -> Result<Self, StoreError> {
+        check_options(spec, "rest.", &["rest.connections"])?;
         let limits = Limits::within(timeout);
         let mut client = ClientSpec::of(spec, environment, !at.tls, limits)?;
         if let RestPlace::Socket(socket) = &at.place {
@@ -130,7 +134,7 @@ impl Rest {
         let carrier = Box::new(Network { spec: client, client: OnceCell::new() });
         let authorization = authorization(at, environment)?;
         let telemetry = telemetry.clone();
-        let backend = "rest";
+        let (backend, advice) = ("rest", &advice::REST);
         Ok(Self {
             carrier,
             base,
@@ -138,9 +142,34 @@ impl Rest {
             backend,
             shown,
             speaks_v1: true,
+            advice,
             limits,
             telemetry,
         })
+    }
+
+    /// A store over something else that carries HTTP, whose server speaks the second version
+    /// only.
+    pub(super) fn over(
+        carrier: Box<dyn Carrier>,
+        base: Url,
+        backend: &'static str,
+        shown: String,
+        timeout: Duration,
+        telemetry: &Arc<Telemetry>,
+        advice: &'static Advice,
+    ) -> Self {
+        Self {
+            carrier,
+            base,
+            authorization: None,
+            backend,
+            shown,
+            speaks_v1: false,
+            advice,
+            limits: Limits::within(timeout),
+            telemetry: telemetry.clone(),
+        }
     }
 
     async fn call<T>(
@@ -158,7 +187,7 @@ impl Rest {
                 "Check whether the server is overloaded, or raise the scan's time limit.",
             ),
         };
-        let fault = self.carrier.explain(fault);
+        let fault = self.advice.complete(self.carrier.explain(fault).await);
         let cause = format!("{} ({})", fault.cause, self.shown);
         Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
     }
@@ -210,7 +239,7 @@ impl Rest {
                     Some(refused) => refused,
                 },
                 Err(error) => {
-                    let fault = answer::spoken(explain(&error));
+                    let fault = explain(&error);
                     let network = StoreErrorKind::Failed(ErrorClass::Network);
                     let again = fault.kind == network;
                     (fault, again)
@@ -245,7 +274,9 @@ impl Rest {
             }
             if look == 0 {
                 self.size("config").await.map_err(|fault| match fault.kind {
-                    StoreErrorKind::NotFound => answer::no_repository(),
+                    StoreErrorKind::NotFound => {
+                        Fault { advice: self.advice.container.into(), ..answer::no_repository() }
+                    }
                     _ => fault,
                 })?;
             }
@@ -260,7 +291,7 @@ impl Rest {
         let uri = self.url(folder, true)?;
         let (response, mut count) = self.send(Method::GET, &uri, Operation::List, accept).await?;
         let body = collect(response.into_body(), LIST_BYTES_MAX).await;
-        let body = body.map_err(|error| answer::spoken(explain(&error)))?;
+        let body = body.map_err(|error| explain(&error))?;
         let named = answer::names(&body, ENTRIES_MAX)?;
         count.failed = false;
         drop(count);
@@ -307,7 +338,7 @@ impl Rest {
         let mut parts = response.into_body().bytes_stream();
         let mut content = BytesMut::new();
         while let Some(part) = parts.next().await {
-            let part = part.map_err(|error| answer::spoken(explain(&error)))?;
+            let part = part.map_err(|error| explain(&error))?;
             if (content.len() + part.len()) as u64 > bytes_max {
                 let cause = format!("more than {bytes_max} bytes");
                 return Err(Fault::of(StoreErrorKind::TooLarge, cause, ""));

@@ -11,12 +11,13 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
 use tokio::sync::OnceCell;
 
+use super::advice;
 use super::client::{ClientSpec, secret_failed};
-use super::credentials::Keys;
+use super::credentials::{Keys, Source};
 use super::fault::explain;
 use super::http::{Limits, Wire};
 use super::object::{Objects, Pages};
-use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind};
+use super::{Entry, Listing, ReadStore, StoreError, StoreErrorKind, check_options};
 use crate::location::{Location, S3Location};
 use crate::scan::ErrorClass;
 use crate::secret::{Environment, Secret};
@@ -58,6 +59,7 @@ pub(super) struct S3 {
 struct Ready {
     wire: Wire,
     pages: Arc<Pages>,
+    keys: Keys,
     open: RwLock<Open>,
 }
 
@@ -70,7 +72,7 @@ struct Open {
 /// Everything that a specification says, before anything is opened.
 struct Plan {
     at: S3Location,
-    keys: Keys,
+    keys: Source,
     /// As it was given; none: to be learnt.
     region: Option<String>,
     virtual_host: bool,
@@ -101,14 +103,26 @@ impl S3 {
         self.ready
             .get_or_try_init(async || {
                 let client = self.client.client().await?;
-                let (pages, hidden) = (Arc::<Pages>::default(), self.plan.hidden());
+                let keys = self.keys().await?;
+                let (pages, hidden) = (Arc::<Pages>::default(), hidden(&keys));
                 let telemetry = self.telemetry.clone();
-                let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden);
+                let wire = Wire::new(client, "s3", telemetry, pages.clone(), hidden, &advice::S3);
                 let region = self.plan.first_region();
-                let objects = self.plan.build(&region, &wire, &pages, self.limits)?;
-                Ok(Ready { wire, pages, open: RwLock::new(Open { region, objects }) })
+                let objects = self.plan.build(&region, &keys, &wire, &pages, self.limits)?;
+                Ok(Ready { wire, pages, keys, open: RwLock::new(Open { region, objects }) })
             })
             .await
+    }
+
+    async fn keys(&self) -> Result<Keys, StoreError> {
+        let elsewhere = match &self.plan.keys {
+            Source::Keys(keys) => return Ok(keys.clone()),
+            Source::Elsewhere(elsewhere) => elsewhere,
+        };
+        let client = self.client.for_credentials().client().await?;
+        let telemetry = self.telemetry.clone();
+        let wire = |tried| Wire::to_credentials(client, "s3", telemetry, &advice::S3, tried);
+        elsewhere.keys(wire).await
     }
 
     async fn current(&self) -> Result<Open, StoreError> {
@@ -124,7 +138,8 @@ impl S3 {
         if let Some(region) = ready.wire.take_region()
             && self.plan.region.is_none()
             && region != open.region
-            && let Ok(objects) = self.plan.build(&region, &ready.wire, &ready.pages, self.limits)
+            && let Ok(objects) =
+                self.plan.build(&region, &ready.keys, &ready.wire, &ready.pages, self.limits)
         {
             *open = Open { region, objects };
         }
@@ -177,10 +192,7 @@ impl Plan {
         spec: &ResticSpec,
         environment: &Environment,
     ) -> Result<Self, StoreError> {
-        let ours = spec.options.keys().filter(|name| name.starts_with("s3."));
-        if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
-            return Err(bad_option(unknown, "restic has no such option"));
-        }
+        check_options(spec, "s3.", &OPTIONS)?;
         let option = |name: &str| spec.options.get(name).map(String::as_str);
         let anonymous = match option("s3.unsafe-anonymous-auth") {
             None => false,
@@ -208,24 +220,17 @@ impl Plan {
             let cause = format!("{region:?} is no region");
             return Err(StoreError::new(CONFIG, "read the region", cause, ""));
         }
-        let keys = if anonymous { Keys::Anonymous } else { Keys::of(environment)? };
+        let keys = match anonymous {
+            true => Source::Keys(Keys::Anonymous),
+            false => Source::of(environment)?,
+        };
         Ok(Self { at: at.clone(), keys, region, virtual_host })
-    }
-
-    fn hidden(&self) -> Vec<Secret> {
-        match &self.keys {
-            Keys::Anonymous => Vec::new(),
-            Keys::Static { secret, token, .. } => [Some(secret), token.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(|value| Secret::new(value.as_bytes()))
-                .collect(),
-        }
     }
 
     fn build(
         &self,
         region: &str,
+        keys: &Keys,
         wire: &Wire,
         pages: &Arc<Pages>,
         limits: Limits,
@@ -240,7 +245,7 @@ impl Plan {
             .with_virtual_hosted_style_request(self.virtual_host)
             .with_bucket_name(&self.at.bucket)
             .with_region(region);
-        builder = match &self.keys {
+        builder = match keys {
             Keys::Anonymous => builder.with_skip_signature(true),
             Keys::Static { id, secret, token } => {
                 let builder =
@@ -250,13 +255,14 @@ impl Plan {
                     None => builder,
                 }
             }
+            Keys::Asked(provider) => builder.with_credentials(provider.clone()),
         };
         let store = builder.build().map_err(|error| {
             StoreError::new(CONFIG, format!("open {shown}"), explain(&error).cause, "")
         })?;
-        let objects =
-            Objects::new(Arc::new(store), &self.at.prefix, shown, limits.verb, pages.clone());
-        Ok(Arc::new(objects))
+        let (prefix, pages) = (&self.at.prefix, pages.clone());
+        let store = Arc::new(store);
+        Ok(Arc::new(Objects::new(store, prefix, shown, limits.verb, pages, &advice::S3)))
     }
 
     fn first_region(&self) -> String {
@@ -290,6 +296,18 @@ impl Plan {
         } else {
             format!("{scheme}://{host}")
         }
+    }
+}
+
+/// What is never shown.
+fn hidden(keys: &Keys) -> Vec<Secret> {
+    match keys {
+        Keys::Anonymous | Keys::Asked(_) => Vec::new(),
+        Keys::Static { secret, token, .. } => [Some(secret), token.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|value| Secret::new(value.as_bytes()))
+            .collect(),
     }
 }
 

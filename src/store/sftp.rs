@@ -24,6 +24,7 @@ use object_store::{
 use russh_sftp::client::error::Error as SftpError;
 use russh_sftp::protocol::{FileAttributes, OpenFlags, Status, StatusCode};
 
+use super::advice;
 use super::fault::{Fault, clean};
 use super::http::{Count, Limits};
 use super::list_page::Page;
@@ -67,7 +68,7 @@ pub(super) fn open(
     let store = Sftp { at, command, link: OnceLock::new(), pages: pages.clone(), telemetry };
     let limits = Limits::within(timeout);
     let reach = Reach::Files;
-    Ok(Objects::new(Arc::new(store), "", shown, limits.verb, pages).reaching(reach))
+    Ok(Objects::new(Arc::new(store), "", shown, limits.verb, pages, &advice::NONE).reaching(reach))
 }
 
 fn system_files(home: Option<&FilePath>, folder: &FilePath) -> SystemFiles {
@@ -396,7 +397,7 @@ mod tests {
             program: "/nonexistent".into(),
             arguments: vec![],
             variables: vec![],
-            package: "",
+            missing: "",
         };
         let telemetry = Arc::new(Telemetry::new(&["restic"], &["sftp"]));
         let (link, pages) = Default::default();

@@ -5,12 +5,12 @@
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
@@ -23,6 +23,7 @@ use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use self::body::{Answer, Writing};
 use crate::exposition::format::Format;
 use crate::exposition::metrics::StatusCollector;
 use crate::exposition::{openmetrics, page};
@@ -31,16 +32,22 @@ use crate::scanner::Waiting;
 use crate::status::Status;
 use crate::telemetry::Telemetry;
 
+mod body;
+
 /// A client must have sent its request's head after this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest request head that is read.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Connections open at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 512;
-/// A request, from its head to the end of its answer, may take this long.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// A client must have taken the whole of an answer after this time.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often that is looked at.
+const WRITE_LOOK: Duration = Duration::from_secs(5);
+/// Scrapes that come within this time of a rendering share it.
+const SHARED_FOR: Duration = Duration::from_millis(500);
 /// Time for running requests to end when the server stops.
-pub const DRAIN: Duration = Duration::from_secs(10);
+pub const DRAIN: Duration = Duration::from_secs(9);
 
 /// What the server shows.
 pub struct Site {
@@ -57,7 +64,9 @@ pub struct Site {
     /// Where metrics are, `/metrics`.
     pub telemetry_path: String,
     /// Scrapes answered at once; none = no limit.
-    pub scrapes: Option<Semaphore>,
+    pub scrapes: Option<Arc<Semaphore>>,
+    /// The last page of metrics.
+    pub page: tokio::sync::Mutex<Option<Page>>,
     /// From when on the exporter is ready although targets were not all looked at.
     pub ready_from: Instant,
     /// Where wishes to reload go; none = `/-/reload` is off.
@@ -94,6 +103,8 @@ async fn accept(listener: TcpListener, site: Arc<Site>, connections: Arc<Semapho
             }
         };
         let site = site.clone();
+        let writing = Writing::default();
+        let watched = writing.clone();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -102,21 +113,30 @@ async fn accept(listener: TcpListener, site: Arc<Site>, connections: Arc<Semapho
                 TokioIo::new(stream),
                 service_fn(move |request| {
                     let site = site.clone();
-                    async move { Ok::<_, Infallible>(answer(&site, &request).await) }
+                    let writing = writing.clone();
+                    async move {
+                        let answer = answer(&site, &request).await;
+                        Ok::<_, Infallible>(answer.map(|body| body.on(&writing)))
+                    }
                 }),
             );
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             let _permit = permit;
+            let mut connection = std::pin::pin!(connection);
             // A client's own faults (resets, bad requests) are nobody's news.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+            while tokio::time::timeout(WRITE_LOOK, &mut connection).await.is_err() {
+                if watched.lasts().is_some_and(|lasts| lasts > WRITE_TIMEOUT) {
+                    break;
+                }
+            }
         });
     }
     drop(listener);
     let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
 }
 
-async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answer> {
     let started = Instant::now();
     let _running = site.telemetry.http_starts();
     let path = request.uri().path();
@@ -136,7 +156,7 @@ async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<
     response
 }
 
-fn only_get(request: &Request<Incoming>, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+fn only_get(request: &Request<Incoming>, response: Response<Answer>) -> Response<Answer> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return response;
     }
@@ -146,25 +166,18 @@ fn only_get(request: &Request<Incoming>, response: Response<Full<Bytes>>) -> Res
 }
 
 /// The same headers, its length included, without the body.
-fn headless(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    use hyper::body::Body;
-    let (mut parts, body) = response.into_parts();
-    if let Some(length) = body.size_hint().exact() {
-        parts.headers.insert(header::CONTENT_LENGTH, length.into());
-    }
-    Response::from_parts(parts, Full::default())
+fn headless(mut response: Response<Answer>) -> Response<Answer> {
+    let length = response.body().left();
+    response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    response.map(Answer::cut)
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Answer> {
     with_type(status, "text/plain; charset=utf-8", body)
 }
 
-fn with_type(
-    status: StatusCode,
-    content_type: &str,
-    body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
+fn with_type(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Response<Answer> {
+    let mut response = Response::new(Answer::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
@@ -175,7 +188,7 @@ fn with_type(
     response
 }
 
-fn ready(site: &Site) -> Response<Full<Bytes>> {
+fn ready(site: &Site) -> Response<Answer> {
     if *site.stopping.borrow() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
     }
@@ -189,7 +202,7 @@ fn ready(site: &Site) -> Response<Full<Bytes>> {
     }
 }
 
-async fn reload(site: &Site, method: &Method) -> Response<Full<Bytes>> {
+async fn reload(site: &Site, method: &Method) -> Response<Answer> {
     let Some(reload) = &site.reload else {
         return text(StatusCode::FORBIDDEN, "reloading is off; see --web.enable-lifecycle\n");
     };
@@ -209,7 +222,7 @@ async fn reload(site: &Site, method: &Method) -> Response<Full<Bytes>> {
     }
 }
 
-fn landing(site: &Site) -> Response<Full<Bytes>> {
+fn landing(site: &Site) -> Response<Answer> {
     let status = site.status.borrow().clone();
     let hold = site.settings.borrow().rules.hold;
     let body = page::landing(&status, Timestamp::now(), hold, &site.telemetry_path);
@@ -221,10 +234,10 @@ fn landing(site: &Site) -> Response<Full<Bytes>> {
     response
 }
 
-async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let _permit = match &site.scrapes {
+async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answer> {
+    let permit = match &site.scrapes {
         None => None,
-        Some(scrapes) => match scrapes.try_acquire() {
+        Some(scrapes) => match scrapes.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
             Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at once\n"),
         },
@@ -237,18 +250,11 @@ async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full
     let gzip = headers.get(header::ACCEPT_ENCODING).is_some_and(accepts_gzip);
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
-    let rendering = site.clone();
-    // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
-    let rendered =
-        tokio::task::spawn_blocking(move || render(&rendering, &wanted, format, gzip)).await;
-    let body = match rendered {
-        Ok(Ok(body)) => body,
-        Ok(Err(error)) => {
+    let body = match page_of(site, Asked { wanted, format, gzip }).await {
+        Ok(body) => body,
+        Err(error) => {
             tracing::error!(%error, "metrics not rendered");
             return text(StatusCode::INTERNAL_SERVER_ERROR, format!("not rendered: {error}\n"));
-        }
-        Err(_panic) => {
-            return text(StatusCode::INTERNAL_SERVER_ERROR, "not rendered: a fault, see the log\n");
         }
     };
     let mut response = with_type(StatusCode::OK, &format.content_type(), body);
@@ -257,7 +263,45 @@ async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Full
     if gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    response
+    response.map(|body| body.with(permit))
+}
+
+/// What a page of metrics depends on beside the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    wanted: Wanted,
+    format: Format,
+    gzip: bool,
+}
+
+/// A page of metrics, kept for the scrapes that come at the same time.
+#[derive(Debug)]
+pub struct Page {
+    asked: Asked,
+    revision: u64,
+    rendered: Instant,
+    body: Bytes,
+}
+
+/// The page as asked for. Scrapes that come together share one rendering and one copy.
+async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
+    let mut page = site.page.lock().await;
+    let revision = site.status.borrow().revision;
+    if let Some(page) = &*page
+        && page.asked == asked
+        && page.revision == revision
+        && page.rendered.elapsed() < SHARED_FOR
+    {
+        return Ok(page.body.clone());
+    }
+    let (rendering, wants) = (site.clone(), asked.clone());
+    // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
+    let rendered = tokio::task::spawn_blocking(move || {
+        render(&rendering, &wants.wanted, wants.format, wants.gzip)
+    });
+    let body = Bytes::from(rendered.await.context("a fault, see the log")??);
+    *page = Some(Page { asked, revision, rendered: Instant::now(), body: body.clone() });
+    Ok(body)
 }
 
 /// What a scrape asked for in its query.
@@ -356,12 +400,21 @@ fn accepts_gzip(value: &HeaderValue) -> bool {
 /// # Errors
 /// The address that cannot be listened on, and why.
 pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    use anyhow::Context as _;
     let mut listeners = Vec::new();
     for address in addresses {
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address}"))?;
+        let listener = match TcpListener::bind(address).await {
+            // A kernel without IPv6 still has every IPv4 address.
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+                    && *address == SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())) =>
+            {
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+            }
+            bound => bound,
+        };
+        let listener = listener.with_context(|| {
+            format!("cannot listen on {address}; choose another with --web.listen-address")
+        })?;
         tracing::info!(address = %listener.local_addr()?, "listening");
         listeners.push(listener);
     }

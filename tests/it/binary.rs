@@ -456,3 +456,107 @@ fn a_restart_in_the_middle_of_a_hold_keeps_its_start_and_a_second_one_is_refused
     holder.kill().unwrap();
     holder.wait().unwrap();
 }
+
+/// Clients that ask for metrics and do not read the answer: what is rendered for them stays
+/// bounded, and once they have used up the scrapes, others are told so at once.
+#[test]
+fn clients_that_do_not_read_cost_little_and_are_counted_as_scrapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("lock_exporter.yml");
+    let targets: String = (0..3000)
+        .map(|n| format!("  - {{name: target-{n}, restic: {{repository: /nonexistent/{n}}}}}\n"))
+        .collect();
+    std::fs::write(&config, format!("targets:\n{targets}")).unwrap();
+    let flag = format!("--config.file={}", config.display());
+    let serving = Serving::start(&[&flag, "--web.max-requests=20"]);
+    // The very first page knows every target.
+    let (_, page) = serving.ask("GET /metrics");
+    assert!(page.len() > 4_000_000, "a page of {} bytes would fit into socket buffers", page.len());
+    let memory = || {
+        let status = format!("/proc/{}/status", serving.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    let before = memory();
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(serving.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        silent.push(stream);
+    }
+    while !serving.ask("GET /metrics").0.starts_with("HTTP/1.1 503") {}
+    let after = memory();
+    assert!(after < before + 200, "{before} MiB before, {after} MiB with clients that do not read");
+    drop(silent);
+    while !serving.ask("GET /metrics").0.starts_with("HTTP/1.1 200") {}
+}
+
+#[test]
+fn what_cannot_be_printed_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (arguments, expected) in [
+        (&["check"][..], 3),
+        (&[][..], 64),
+        (&["check", "-r", "/nonexistent"], 3),
+        (&["--config.file=/nonexistent.yml"], 1),
+        (&["demo", "--once"], 1),
+    ] {
+        let output = program().args(arguments).stdout(full()).stderr(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_plugin_says_on_standard_output_why_it_knows_nothing() {
+    let output = run(&["check", "--output=nagios", "--config.file=/nonexistent.yml"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stdout).starts_with("LOCKS UNKNOWN - "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_long_path_is_a_name_that_was_cut_and_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, password) = repository(folder.path());
+    let long = format!("/nonexistent/{}", "x".repeat(300));
+    let other = format!("/nonexistent/{}y", "x".repeat(300));
+    let arguments = ["check", "-p", &password, "--output=json", &root, &long, &other];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let states: Vec<_> = json["targets"].as_array().unwrap().iter().map(|t| &t["state"]).collect();
+    assert_eq!(states.len(), 3);
+    assert!(states.iter().any(|state| **state == "exclusive"), "{states:?}");
+}
+
+#[test]
+fn flags_that_contradict_each_other_or_would_do_nothing_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yml");
+    std::fs::write(&config, "targets: [{name: a, restic: {repository: /srv/a}}]").unwrap();
+    let config = format!("--config.file={}", config.display());
+    for arguments in [
+        &["-r", "/x", "-p", "/p", "--insecure-no-password"][..],
+        &["-r", "/x", "-p", "/p", "--password-command", "x"],
+        &["-p", "/p", &config],
+        &["--key-hint", "aa", &config],
+        &["-r", "/x", "-o", "hunter2-the-planted-secret"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains(PASSWORD));
+    }
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+    let odd: std::ffi::OsString = odd;
+    let output = program().env("RESTIC_REPOSITORY", odd).output().unwrap();
+    assert!(text(&output.stderr).contains("no UTF-8"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_configuration_that_never_ends_is_refused() {
+    for path in ["/dev/zero", "/dev/null", "/tmp"] {
+        let output = run(&[&format!("--config.file={path}")]);
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        assert!(text(&output.stderr).contains("is not a file"), "{}", text(&output.stderr));
+    }
+}

@@ -13,6 +13,7 @@ install_debian() {
   local missing=() package wanted=("${DEBIAN_PACKAGES[@]}")
   # Debian's own Python comes without what makes virtual environments.
   python3 -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3 python3-venv)
+  command -v npm >/dev/null || wanted+=(npm)
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
       || missing+=("$package")
@@ -74,6 +75,16 @@ install_restics() {
 install_rest_server() {
   unpack_newer restic-rest-server trixie && return
   echo "missing: restic-rest-server of Debian trixie, which is required" >&2
+  return 1
+}
+
+# Azurite, a server of Azure's blobs, from npm.
+install_azurite() {
+  [ -x "$TOOLS/npm/node_modules/.bin/azurite-blob" ] && return
+  mkdir -p "$TOOLS/npm" \
+    && (cd "$TOOLS/npm" && npm install --no-fund --no-audit --silent azurite@3 >/dev/null) \
+    && return
+  echo "missing: azurite of npm, which is required" >&2
   return 1
 }
 

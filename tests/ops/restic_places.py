@@ -1,6 +1,7 @@
 """Real restics, the places where their repositories lie, and processes that really hold locks."""
 
 import copy
+import functools
 import os
 import re
 import shutil
@@ -24,8 +25,6 @@ COMMAND_SECONDS = 90
 DATA_BYTES = 2_000_000
 KEYS = {"AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"}
 
-Process = subprocess.Popen
-
 
 def restics() -> list["Restic"]:
     """Debian's 0.14 and 0.18, and a newer one where it could be had."""
@@ -46,7 +45,7 @@ class Restic:
         major, minor = self.name.split(".")
         return int(major), int(minor)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         said = subprocess.run([self.program, "version"], capture_output=True, text=True, check=True)
         return ".".join(said.stdout.split()[1].split(".")[:2])
@@ -209,7 +208,7 @@ def make_template(
 class Holder:
     """A restic that holds a lock."""
 
-    process: Process
+    process: subprocess.Popen
     hostname: str
     mode: str
     pipe: int | None = None

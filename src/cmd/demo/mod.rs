@@ -18,8 +18,8 @@ use crate::config::{self, Config, Overrides};
 use crate::source;
 use crate::web;
 
-use super::check;
 use super::round::look_once;
+use super::{check, print};
 
 use writer::{Fields, Repository, Version};
 
@@ -63,12 +63,11 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         let context = app::context(app::machine(cli));
         let (done, _) = mpsc::unbounded_channel();
         let status = look_once(&config, &context, source::open, done).await;
-        print!("{}", check::prom(&status, &app::rules(&config))?);
-        return Ok(());
+        return print(&check::prom(&status, &app::rules(&config))?);
     }
     let listeners = web::listen(&[ADDRESS.into()]).await?;
     let refreshing = tokio::spawn(keep_alive(live));
-    println!("{}", words(folder.path()));
+    print(&words(folder.path()))?;
     let again = config.clone();
     let load = move || {
         let config = again.clone();
@@ -160,7 +159,7 @@ fn words(folder: &Path) -> String {
          \n\
          Try beside it: lock_exporter check -r {folder}/stale --password-file {folder}/password\n\
          \n\
-         Ctrl-C ends it and removes the folder.",
+         Ctrl-C ends it and removes the folder.\n",
         folder = folder.display(),
     )
 }

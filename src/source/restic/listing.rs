@@ -75,7 +75,8 @@ fn sort(entry: &Entry, sorted: &mut Partition) {
     match kind {
         // restic's local backend lists whatever has the name, fails to load it, and retries for
         // minutes.
-        EntryKind::Folder | EntryKind::BadLink => {
+        EntryKind::Deeper if *size == 0 => sorted.decided.push(LockEntry::Empty(stub)),
+        EntryKind::Folder | EntryKind::BadLink | EntryKind::Deeper => {
             sorted.decided.push(LockEntry::Unreadable(stub, UnreadableWhy::Name));
         }
         // Their size is 0, and restic skips files of size 0.
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_name() {
-        use EntryKind::{BadLink, File, Folder, Special};
+        use EntryKind::{BadLink, Deeper, File, Folder, Special};
         let id = "0123456789abcdef".repeat(4);
         let upper = id.to_uppercase();
         for (name, kind, size, expected) in [
@@ -127,6 +128,9 @@ mod tests {
             (&id, Folder, 0, "name"),
             (&id, BadLink, 7, "name"),
             (&id, Special, 0, "ignored"),
+            (&id, Deeper, 137, "name"),
+            (&id, Deeper, 0, "empty"),
+            ("old", Deeper, 137, "ignored"),
             (&upper, File, 137, "name"),
             (&upper, File, 0, "empty"),
             (&id[1..], File, 137, "ignored"),

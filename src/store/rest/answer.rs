@@ -6,34 +6,14 @@ use crate::scan::ErrorClass;
 use crate::store::StoreErrorKind;
 use crate::store::fault::{Fault, clean, is_html};
 
-const SERVICE: &str = "Check that host, port and path are those of the REST server, and that no \
-                       login page or proxy stands before it.";
-const AUTH: &str = "Check RESTIC_REST_USERNAME and RESTIC_REST_PASSWORD; on a server with \
-                    --private-repos the path begins with the user's name.";
-const TLS: &str = "Check the host name and the certificate; a private authority is named by \
-                   cacert or RESTIC_CACERT, and a server without TLS by rest:http://.";
-
 /// An answer that the protocol does not have.
 pub(super) fn no_rest(cause: impl Into<String>) -> Fault {
-    Fault::new(ErrorClass::Protocol, cause, SERVICE)
+    Fault::no_service(cause)
 }
 
 /// Neither the folder nor `config` is there.
 pub(super) fn no_repository() -> Fault {
-    Fault::of(
-        StoreErrorKind::NotFound,
-        "the server knows no repository at this path",
-        "Check the path; a REST server has repositories at most two folders deep.",
-    )
-}
-
-/// A failed exchange, with the advice that fits this protocol.
-pub(super) fn spoken(fault: Fault) -> Fault {
-    match fault.kind {
-        StoreErrorKind::Failed(ErrorClass::Tls) => Fault { advice: TLS.into(), ..fault },
-        StoreErrorKind::Failed(ErrorClass::Protocol) => Fault { advice: SERVICE.into(), ..fault },
-        _ => fault,
-    }
+    Fault::of(StoreErrorKind::NotFound, "there is no repository at this path", "")
 }
 
 /// What a status other than 200 and 206 means, and whether the request may succeed soon.
@@ -48,8 +28,8 @@ pub(super) fn refusal(status: u16) -> Option<(Fault, bool)> {
             ErrorClass::Config,
             "The server wants to be asked elsewhere, which is not followed: name that address.",
         ),
-        401 => (ErrorClass::Auth, AUTH),
-        403 => (ErrorClass::Permission, "Let the user read this repository."),
+        401 => (ErrorClass::Auth, ""),
+        403 => (ErrorClass::Permission, ""),
         408 | 504 => (
             ErrorClass::Timeout,
             "Check whether the server is overloaded or a firewall drops packets.",
@@ -59,7 +39,7 @@ pub(super) fn refusal(status: u16) -> Option<(Fault, bool)> {
         }
         502 => (ErrorClass::Network, "The proxy does not reach the REST server."),
         500..=599 => (ErrorClass::Other, "Look into the log of the REST server."),
-        _ => (ErrorClass::Protocol, SERVICE),
+        _ => (ErrorClass::Protocol, ""),
     };
     Some((Fault::new(class, cause, advice), matches!(status, 429 | 500..=599)))
 }

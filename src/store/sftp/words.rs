@@ -6,7 +6,7 @@ use crate::location::SftpLocation;
 use crate::scan::ErrorClass;
 use crate::store::fault::Fault;
 use crate::store::program::{ProgramSpec, split_option};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, check_options};
 use crate::target::ResticSpec;
 
 /// restic `internal/backend/sftp/config.go`.
@@ -41,12 +41,9 @@ pub(super) fn command_line(
     let config = |doing: String, cause: &str| {
         StoreError::new(StoreErrorKind::Failed(ErrorClass::Config), doing, cause, "")
     };
-    let ours = spec.options.keys().filter(|name| name.starts_with("sftp."));
-    if let Some(unknown) = ours.into_iter().find(|name| !OPTIONS.contains(&name.as_str())) {
-        return Err(config(format!("read the option {unknown}"), "restic has no such option"));
-    }
+    check_options(spec, "sftp.", &OPTIONS)?;
     let option = |name: &str| spec.options.get(name).filter(|value| !value.is_empty());
-    let package = "openssh-client";
+    let missing = "Install the package openssh-client.";
     if let Some(line) = option("sftp.command") {
         if option("sftp.args").is_some() {
             let cause = "it cannot be given together with sftp.args";
@@ -55,7 +52,7 @@ pub(super) fn command_line(
         let mut parts = split_option("sftp.command", line)?.into_iter();
         let program = parts.next().unwrap_or_default();
         let arguments = parts.collect();
-        return Ok(ProgramSpec { program, arguments, variables: Vec::new(), package });
+        return Ok(ProgramSpec { program, arguments, variables: Vec::new(), missing });
     }
     let mut arguments = vec![at.host.clone()];
     if let Some(port) = at.port {
@@ -76,7 +73,7 @@ pub(super) fn command_line(
         arguments.extend(["-o".into(), format!("UserKnownHostsFile={}", shown(path))]);
     }
     arguments.extend(["-s".into(), "sftp".into()]);
-    Ok(ProgramSpec { program: "ssh".into(), arguments, variables: Vec::new(), package })
+    Ok(ProgramSpec { program: "ssh".into(), arguments, variables: Vec::new(), missing })
 }
 
 /// What ssh complains of, by a part of the line, and what it means.

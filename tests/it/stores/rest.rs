@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::server::{Server, free_port, program};
 use super::*;
 
-const CAN: Can = Can { times: false, folders: false, kinds: false, odd_names: false };
+const CAN: Can = Can { times: false, folders: false, kinds: false, odd_names: false, below: None };
 
 const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 

@@ -60,7 +60,7 @@ impl Server {
 
     /// Stops it without ending it: it accepts and never answers.
     pub fn freeze(&self) {
-        signal(self.pid(), Signal::STOP);
+        stop(self.pid());
     }
 
     pub fn thaw(&self) {
@@ -107,4 +107,20 @@ pub fn descendants(of: u32) -> Vec<u32> {
         found.extend(children);
     }
     found
+}
+
+/// Stops a process that this test started, and waits until each of its threads has stopped.
+pub fn stop(pid: u32) {
+    signal(pid, Signal::STOP);
+    let stopped = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 'Z']))
+    };
+    let all = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        tasks.map_or(true, |tasks| tasks.flatten().all(stopped))
+    };
+    while !all() {
+        std::thread::yield_now();
+    }
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::server::{Server, descendants, free_port, signal};
+use super::server::{Server, descendants, free_port, signal, stop};
 use super::*;
 
 /// As every backend, but restic looks at files only here.
@@ -201,7 +201,7 @@ async fn a_stopped_server_is_a_timeout_and_its_connection_is_given_up() {
     let sessions = descendants(ssh.server.pid());
     assert!(!sessions.is_empty());
     for pid in &sessions {
-        signal(*pid, rustix::process::Signal::STOP);
+        stop(*pid);
     }
     let error = opened.store.list("locks").await.expect_err("nobody answers");
     expect(&error, ErrorClass::Timeout, &["list locks", "sftp:"]);
