@@ -32,7 +32,7 @@ use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
 use crate::state::{State, StateError};
-use crate::status::Status;
+use crate::status::{MachineStatus, Status};
 use crate::store::BACKENDS;
 use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
 use crate::telemetry::Telemetry;
@@ -46,6 +46,8 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
 
+/// The machine itself is looked at this often.
+const LOOK_AT_MACHINE_EVERY: Duration = Duration::from_secs(15);
 /// What is remembered is written down this often, while there is something new.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 
@@ -323,6 +325,7 @@ pub fn machine(cli: &Cli) -> MachineSpec {
         names: own.chain(flags.host_alias.iter().cloned()).map(Into::into).collect(),
         unique: flags.host_name_unique,
         evidence: !flags.no_evidence,
+        show_holders: flags.process,
         programs: Programs { others: flags.programs.clone() },
         procfs: Procfs::new(&flags.procfs),
         rootfs: flags.rootfs.clone(),
@@ -399,6 +402,7 @@ pub async fn run<'a>(
     let mut tracker = remembering(state.as_deref(), config.scan.hold);
     tracker.retarget(&following.borrow());
     let (publish, status) = watch::channel(tracker.status());
+    let (machine, machine_now) = watch::channel(MachineStatus::default());
     let (stop, stopping) = watch::channel(false);
     let (reload, mut reloads) = mpsc::channel(1);
     let (settings, settings_now) = watch::channel(Settings {
@@ -418,6 +422,7 @@ pub async fn run<'a>(
         status,
         settings: settings_now.clone(),
         telemetry: context.telemetry.clone(),
+        machine: machine_now,
         process,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
@@ -427,6 +432,7 @@ pub async fn run<'a>(
         reload: web.enable_lifecycle.then_some(reload),
         stopping: stopping.clone(),
     });
+    let looking = tokio::spawn(look_at_machine(context.machine.clone(), machine));
     let server = tokio::spawn(web::serve(listeners, site));
     let tracking = tokio::spawn(track(Tracking {
         tracker,
@@ -457,6 +463,7 @@ pub async fn run<'a>(
     tracing::info!("stopping");
     stop.send_replace(true);
     scanning.abort();
+    looking.abort();
     if server.await.is_err() {
         tracing::error!("the server ended with a fault");
     }
@@ -478,6 +485,30 @@ fn log_start(config: &Config) {
     );
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; reading repositories needs no more than their user");
+    }
+}
+
+/// Looks at the machine itself from time to time, and says once what may not be seen of it.
+async fn look_at_machine(machine: Arc<Machine>, publish: watch::Sender<MachineStatus>) {
+    let mut ticks = tokio::time::interval(LOOK_AT_MACHINE_EVERY);
+    let mut told = false;
+    loop {
+        ticks.tick().await;
+        let machine = machine.clone();
+        let Ok(status) = tokio::task::spawn_blocking(move || machine.status()).await else {
+            continue;
+        };
+        let missing: Vec<_> =
+            status.capabilities.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
+        if !missing.is_empty() && !told {
+            told = true;
+            tracing::info!(
+                missing = missing.join(" "),
+                "some of what proves who holds a lock of this machine may not be seen; \
+                 docs/file-locks.md says how to grant it"
+            );
+        }
+        publish.send_replace(status);
     }
 }
 

@@ -192,6 +192,10 @@ pub struct MachineFlags {
     /// Do not look for them
     #[arg(long = "no-collector.evidence", global = true, overrides_with = "evidence")]
     pub no_evidence: bool,
+    /// Show the processes of this machine that can hold repository locks, so that other exporters'
+    /// locks can be joined with them
+    #[arg(long = "collector.process", global = true, env = "LOCK_EXPORTER_COLLECTOR_PROCESS")]
+    pub process: bool,
     /// Another program that holds repository locks as restic does; can be given several times
     #[arg(long = "collector.evidence.program", value_name = "NAME", global = true)]
     pub programs: Vec<String>,

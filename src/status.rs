@@ -32,6 +32,38 @@ impl Status {
     pub const EVENTS_MAX: usize = 500;
 }
 
+/// What can be seen of this machine, and who can hold repository locks on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineStatus {
+    /// What may be seen, by the words of the `name` label.
+    pub capabilities: Vec<(&'static str, bool)>,
+    /// The processes; absent when they are not collected.
+    pub holders: Option<Holders>,
+}
+
+/// Processes of this machine that can hold repository locks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holders {
+    /// Names by which locks know this machine.
+    pub hostnames: Vec<Arc<str>>,
+    /// All processes are visible and the names are this machine's alone, so that one that is not
+    /// listed is not there.
+    pub watched: bool,
+    /// Each under every pid that it is known by.
+    pub processes: Vec<HolderProcess>,
+}
+
+/// A process under one of its pids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HolderProcess {
+    /// Its pid on the host or in its own PID namespace.
+    pub pid: i64,
+    /// Name of its program.
+    pub command: Arc<str>,
+    /// When it started.
+    pub started_at: Timestamp,
+}
+
 /// Everything known about one target.
 #[derive(Clone, Debug)]
 pub struct TargetStatus {

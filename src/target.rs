@@ -147,6 +147,7 @@ pub enum Proof {
 
 /// What is watched, by the source that can read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are few of them, and each is shared")]
 pub enum SourceSpec {
     /// A restic repository.
     Restic(ResticSpec),

@@ -77,9 +77,8 @@ impl Evidence<'_> {
         } else if self.detail("inherited").is_some() {
             text.push_str("; inherited from the process that took it");
         }
-        match self.seen.facts.waiters {
-            Some(waiters @ 1..) => text.push_str(&format!("; {waiters} wait for it")),
-            Some(0) | None => {}
+        if let Some(waiters @ 1..) = self.seen.facts.waiters {
+            text.push_str(&format!("; {waiters} wait for it"));
         }
         text
     }

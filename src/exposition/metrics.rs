@@ -90,14 +90,14 @@ impl Samples<'_> {
     }
 }
 
-fn pair(name: &str, value: &str) -> LabelPair {
+pub(super) fn pair(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.into());
     pair.set_value(value.into());
     pair
 }
 
-fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut metric = Metric::from_label(labels);
     match kind {
         Kind::Gauge => {
@@ -114,7 +114,7 @@ fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn seconds(at: Timestamp) -> f64 {
+pub(super) fn seconds(at: Timestamp) -> f64 {
     // Milliseconds are finer than any clock here is right, and short to read.
     at.as_millisecond() as f64 / 1000.0
 }
@@ -556,7 +556,12 @@ fn target_families(status: &Status, now: Timestamp, rules: &Rules) -> Vec<Metric
         .collect()
 }
 
-fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+pub(super) fn family(
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    metrics: Vec<Metric>,
+) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.into());
     family.set_help(help.into());

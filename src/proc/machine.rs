@@ -18,10 +18,13 @@ use super::kernel::{self, KernelLocks};
 use super::process::{Programs, weigh};
 use super::procfs::Procfs;
 use crate::lock::Liveness;
+use crate::status::{HolderProcess, Holders, MachineStatus};
 
 /// Processes are listed anew when the last list is older, except to prove that one is gone.
 const LIST_AGE_MAX: Duration = Duration::from_secs(5);
 
+/// Most processes that are shown; no machine runs so many backups at once.
+const HOLDERS_MAX: usize = 500;
 /// Most bytes of `/etc/passwd`.
 const PASSWD_BYTES_MAX: u64 = 1 << 20;
 
@@ -34,6 +37,8 @@ pub struct MachineSpec {
     pub unique: bool,
     /// Whether processes are looked at at all.
     pub evidence: bool,
+    /// Whether the processes that can hold repository locks are shown to others.
+    pub show_holders: bool,
     /// Programs that hold repository locks.
     pub programs: Programs,
     /// Where `/proc` is.
@@ -78,6 +83,7 @@ impl MachineSpec {
             names: Vec::new(),
             unique: false,
             evidence: false,
+            show_holders: false,
             programs: Programs::default(),
             procfs: Procfs::new("/proc"),
             rootfs: None,
@@ -166,6 +172,49 @@ impl Machine {
             | Liveness::Ambiguous
             | Liveness::Unknown => liveness,
         }
+    }
+
+    /// What may be seen now, and the processes that can hold repository locks if they are
+    /// to be shown. Reads `/proc`, so it belongs on a thread that may block.
+    pub fn status(&self) -> MachineStatus {
+        let procfs = &self.spec.procfs;
+        let shows_all = procfs.shows_all();
+        let capabilities = vec![
+            ("fdinfo", procfs.shows_descriptors()),
+            ("initial_pid_namespace", shows_all),
+            ("kernel_locks", self.locks.picture().is_ok_and(|picture| picture.has_rows())),
+        ];
+        let holders = self.spec.show_holders.then(|| {
+            let processes = self.holders();
+            // Where one may be missing from the list, nobody can be said to be gone.
+            let complete = processes.as_ref().is_some_and(|all| all.len() < HOLDERS_MAX);
+            Holders {
+                hostnames: self.spec.names.clone(),
+                watched: shows_all && self.spec.unique && complete,
+                processes: processes.unwrap_or_default(),
+            }
+        });
+        MachineStatus { capabilities, holders }
+    }
+
+    fn holders(&self) -> Option<Vec<HolderProcess>> {
+        let procfs = &self.spec.procfs;
+        let clock = procfs.clock();
+        let list = self.list(|_| false)?;
+        let mut holders = Vec::new();
+        for (pid, named) in &list.by_pid {
+            for one in named {
+                let Some(found) = procfs.candidate(one.pid, one.namespaced) else { continue };
+                if !self.spec.programs.hold_locks(&found.program) || found.stat.state == 'Z' {
+                    continue;
+                }
+                let started_at = clock.at_ticks(found.stat.start);
+                holders.push(HolderProcess { pid: *pid, command: found.program, started_at });
+            }
+        }
+        holders.sort_by_key(|holder| (holder.pid, holder.started_at));
+        holders.truncate(HOLDERS_MAX);
+        Some(holders)
     }
 
     /// The last list if it is good enough, else a new one. Others wait for it meanwhile.

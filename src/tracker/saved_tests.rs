@@ -95,8 +95,11 @@ fn what_was_remembered_of_another_place_is_not_taken_up() {
     assert_ne!(newer.save(), tracker.save());
 }
 
+/// Name, holder, age, and whether it is refreshed.
+type AnyLock = (u8, u8, i64, bool);
+
 /// Looks: minutes since the one before, and which locks are there.
-fn history() -> impl Strategy<Value = Vec<(i64, Vec<(u8, u8, i64, bool)>)>> {
+fn history() -> impl Strategy<Value = Vec<(i64, Vec<AnyLock>)>> {
     let lock = (0_u8..4, 0_u8..3, prop_oneof![0_i64..300, 0_i64..8000], any::<bool>());
     prop::collection::vec((1_i64..50, prop::collection::vec(lock, 0..4)), 1..12)
 }

@@ -29,7 +29,7 @@ use crate::exposition::metrics::StatusCollector;
 use crate::exposition::{openmetrics, page};
 use crate::reload::{Settings, Wish};
 use crate::scanner::Waiting;
-use crate::status::Status;
+use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
 
 mod body;
@@ -57,6 +57,8 @@ pub struct Site {
     pub settings: watch::Receiver<Settings>,
     /// The exporter's own counters.
     pub telemetry: Arc<Telemetry>,
+    /// What is known of the machine itself.
+    pub machine: watch::Receiver<MachineStatus>,
     /// `process_*`.
     pub process: Registry,
     /// Scans waiting for a place.
@@ -354,8 +356,10 @@ fn render(site: &Site, wanted: &Wanted, format: Format, gzip: bool) -> anyhow::R
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
     exporter.register(Box::new(facts))?;
+    let machine = Registry::new();
+    machine.register(Box::new(site.machine.borrow().clone()))?;
     let mut body = String::new();
-    for registry in [&targets, &exporter, site.telemetry.registry(), &site.process] {
+    for registry in [&targets, &machine, &exporter, site.telemetry.registry(), &site.process] {
         let mut families = registry.gather();
         if !wanted.names.is_empty() {
             families.retain(|family| wanted.names.iter().any(|name| name == family.name()));

@@ -74,9 +74,11 @@ fn the_exporters_own_metrics_are_there_from_the_start_as_committed() {
     };
     let registry = Registry::new();
     registry.register(Box::new(exporter)).unwrap();
+    let machine = Registry::new();
+    machine.register(Box::new(scene::machine())).unwrap();
     let telemetry = Telemetry::new(&["restic", "file"], &["local", "s3"]);
     let mut out = Vec::new();
-    for registry in [&registry, telemetry.registry()] {
+    for registry in [&registry, &machine, telemetry.registry()] {
         TextEncoder::new().encode(&registry.gather(), &mut out).unwrap();
     }
     compare("metrics", "exporter.prom", &String::from_utf8(out).unwrap());

@@ -11,7 +11,7 @@ use lock_exporter::lock::*;
 use lock_exporter::scan::*;
 use lock_exporter::secret::{EnvSpec, PasswordSpec};
 use lock_exporter::source;
-use lock_exporter::status::Status;
+use lock_exporter::status::{HolderProcess, Holders, MachineStatus, Status};
 use lock_exporter::target::*;
 use lock_exporter::tracker::Tracker;
 
@@ -147,6 +147,24 @@ pub fn look(entries: Vec<LockEntry>) -> Look {
 pub fn sealed(entries: Vec<LockEntry>) -> Look {
     let facts = Facts { sealed: true, ..Facts::default() };
     Look { entries, facts, ..Look::default() }
+}
+
+/// A machine whose backups are shown, one of them in a container.
+pub fn machine() -> MachineStatus {
+    let process = |pid: i64, minutes| HolderProcess {
+        pid,
+        command: "restic".into(),
+        started_at: ago(minutes),
+    };
+    let holders = Holders {
+        hostnames: vec!["web01".into(), "web01.example.org".into(), "web\u{1}01".into()],
+        watched: true,
+        processes: vec![process(7, 90), process(7, 20), process(4711, 20)],
+    };
+    MachineStatus {
+        capabilities: vec![("fdinfo", true), ("initial_pid_namespace", false)],
+        holders: Some(holders),
+    }
 }
 
 pub fn unknown(why: UnknownWhy) -> Look {

@@ -1,4 +1,5 @@
 //! A folder that looks like `/proc`, and the real one.
+#![allow(clippy::disallowed_methods, reason = "makes what is read")]
 
 use std::fs;
 use std::path::Path;
@@ -143,4 +144,29 @@ fn users_have_names_or_numbers() {
     assert_eq!(&*users[&0], "root");
     let machine = Machine::new(MachineSpec::unknown());
     assert_eq!(&*machine.user(4_000_000_000), "4000000000");
+}
+
+#[test]
+fn processes_that_can_hold_locks_are_shown_under_every_pid() {
+    let inner = Fake { pid: 4000, pids: "4000\t6", started: 50, ..RESTIC };
+    let wrapper = Fake { pid: 301, pids: "301", comm: "resticprofile", ..RESTIC };
+    let (folder, quiet) = host(&[RESTIC, inner, wrapper]);
+    let shown = MachineSpec { show_holders: true, ..spec(folder.path()) };
+    let machine = Machine::new(shown.clone());
+    let status = machine.status();
+    let holders = status.holders.unwrap();
+    let pids: Vec<_> = holders.processes.iter().map(|process| process.pid).collect();
+    assert_eq!(pids, [6, 300, 4000]);
+    assert!(holders.watched);
+    assert_eq!(&*holders.processes[0].command, "restic");
+    let after_boot = holders.processes[0].started_at.duration_since(after_boot(&machine, 50));
+    assert!(after_boot.abs() < SignedDuration::from_secs(1), "{after_boot:?}");
+    assert!(status.capabilities.contains(&("initial_pid_namespace", true)));
+    assert!(status.capabilities.contains(&("kernel_locks", false)));
+    // What cannot be seen, or may be another machine's, is not watched.
+    let shared = Machine::new(MachineSpec { unique: false, ..shown });
+    assert!(!shared.status().holders.unwrap().watched);
+    fs::write(folder.path().join("2/comm"), "bash\n").unwrap();
+    assert!(!machine.status().holders.unwrap().watched);
+    assert_eq!(quiet.status().holders, None);
 }
