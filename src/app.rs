@@ -27,12 +27,12 @@ use crate::proc::process::Programs;
 use crate::proc::procfs::Procfs;
 use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
-use crate::scanner::Scanner;
+use crate::scanner::{Scanner, moment};
 use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
 use crate::state::{State, StateError};
-use crate::status::{MachineStatus, Status};
+use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
 use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
 use crate::telemetry::Telemetry;
@@ -45,6 +45,8 @@ const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_e
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
+/// So often is looked whether the clock was stepped, also when nothing is scanned.
+const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
 /// The machine itself is looked at this often.
 const LOOK_AT_MACHINE_EVERY: Duration = Duration::from_secs(15);
@@ -424,6 +426,7 @@ pub async fn run<'a>(
         telemetry: context.telemetry.clone(),
         machine: machine_now,
         process,
+        renderer: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
@@ -543,13 +546,16 @@ struct Tracking {
 async fn track(mut on: Tracking) {
     let mut batch = Vec::new();
     let mut written = Instant::now();
+    let mut ticks = tokio::time::interval(CLOCK_EVERY);
     loop {
+        follow_clock(&mut on.tracker);
         on.publish.send_replace(on.tracker.status());
         if written.elapsed() >= WRITE_EVERY {
             written = Instant::now();
             remember(&on).await;
         }
         tokio::select! {
+            _ = ticks.tick() => {}
             Ok(()) = on.settings.changed() => {
                 on.tracker.hold_for(on.settings.borrow_and_update().rules.hold);
             }
@@ -564,6 +570,7 @@ async fn track(mut on: Tracking) {
                 if taken == 0 {
                     break;
                 }
+                follow_clock(&mut on.tracker);
                 for scan in batch.drain(..) {
                     on.tracker.apply(scan);
                 }
@@ -581,6 +588,19 @@ async fn remember(on: &Tracking) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
         Err(error) => tracing::error!(%error, "what is remembered was not written down"),
+    }
+}
+
+/// Tells the tracker what time it is, so that it notices when the clock is stepped.
+fn follow_clock(tracker: &mut Tracker) {
+    let (wall, boot) = moment();
+    if let Some(by) = tracker.clock(wall, boot) {
+        tracing::warn!(
+            seconds = by.as_secs_f64(),
+            "this machine's clock was stepped; times in memory follow it, ages by the clocks of \
+             lock holders and storages are not reliable for {} minutes",
+            ClockStep::SPOILS.as_mins()
+        );
     }
 }
 

@@ -19,6 +19,7 @@ mod steps;
 mod view;
 mod words;
 
+pub use steps::Step;
 pub use view::Evidence;
 pub use words::{in_words, quoted};
 
@@ -124,11 +125,30 @@ pub struct Finding {
     pub lock_of: Option<String>,
     /// One sentence without an end mark, on one line, safe to print.
     pub evidence: String,
-    /// One line to copy; absent when there is nothing to do.
+    /// What to know before the next step, or what to do where no command does it: one sentence
+    /// without an end mark, on one line, safe to print.
+    pub note: Option<String>,
+    /// One line to copy, a command that is harmless in any shell; absent when there is none.
     pub next_step: Option<String>,
 }
 
 impl Finding {
+    /// A finding about the target.
+    fn new(severity: Severity, topic: Topic, evidence: String) -> Self {
+        let (note, next_step) = (None, None);
+        Self { severity, topic, id: None, lock_of: None, evidence, note, next_step }
+    }
+
+    /// The same about one file.
+    fn about(self, entry: &SeenEntry) -> Self {
+        Self { id: Some(entry.entry.stub().id.clone()), ..self }
+    }
+
+    /// The same with what to do.
+    fn then(self, Step { note, line }: Step) -> Self {
+        Self { note, next_step: line, ..self }
+    }
+
     /// Whose lock and what is known of it, as one line.
     pub fn line(&self) -> String {
         match &self.lock_of {
@@ -185,8 +205,7 @@ fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Fin
         }
         Phase::Seen(_) => return None,
     };
-    let (severity, topic) = (Severity::Unknown, Topic::NotSeen);
-    Some(Finding { severity, topic, id: None, lock_of: None, evidence, next_step: None })
+    Some(Finding::new(Severity::Unknown, Topic::NotSeen, evidence))
 }
 
 impl Evidence<'_> {
@@ -199,13 +218,9 @@ impl Evidence<'_> {
             let leftovers = hold.files.len() - 1;
             sentence.push_str(&format!("; {leftovers} older files of its refreshes are there"));
         }
-        let finding = |severity, topic, evidence| Finding {
-            severity,
-            topic,
-            id: Some(newest.entry.stub().id.clone()),
-            lock_of: Some(self.lock_of(hold)),
-            evidence,
-            next_step: self.step(newest),
+        let finding = |severity, topic, evidence| {
+            let finding = Finding::new(severity, topic, evidence).about(newest);
+            Finding { lock_of: Some(self.lock_of(hold)), ..finding.then(self.step(newest)) }
         };
         let mut findings = Vec::new();
         if self.is_of_file() {
@@ -267,9 +282,8 @@ impl Evidence<'_> {
             LockEntry::Empty(_) => (Severity::Ok, Topic::Empty),
             LockEntry::Unreadable(..) => (Severity::Critical, Topic::Unreadable),
         };
-        let id = Some(seen.entry.stub().id.clone());
-        let (evidence, next_step) = (self.sentence(seen), self.step(seen));
-        Some(Finding { severity, topic, id, lock_of: None, evidence, next_step })
+        let finding = Finding::new(severity, topic, self.sentence(seen));
+        Some(finding.about(seen).then(self.step(seen)))
     }
 
     /// What no single file shows.
@@ -285,17 +299,15 @@ impl Evidence<'_> {
             let skewed = self.seen.entries.iter().find(|seen| seen.clock_skew() == Some(skew));
             let stored = skewed.is_some_and(|seen| seen.entry.stub().stored_at.is_some());
             let reference = if stored { "the storage's" } else { "what the exporter saw" };
-            findings.push(Finding {
-                severity: Severity::Warning,
-                topic: Topic::ClockSkew,
-                id: skewed.map(|seen| seen.entry.stub().id.clone()),
-                lock_of: None,
-                evidence: format!(
-                    "clock skew: a lock's own time is {} {side} {reference}; ages by the holder's \
-                     clock are not reliable",
-                    in_words(skew)
-                ),
-                next_step: skewed.and_then(|seen| self.ask_the_time(seen)),
+            let evidence = format!(
+                "clock skew: a lock's own time is {} {side} {reference}; ages by the holder's \
+                 clock are not reliable",
+                in_words(skew)
+            );
+            let finding = Finding::new(Severity::Warning, Topic::ClockSkew, evidence);
+            findings.push(match skewed {
+                Some(seen) => finding.about(seen).then(self.ask_the_time(seen)),
+                None => finding,
             });
         }
         findings
@@ -312,17 +324,14 @@ impl Evidence<'_> {
         let alive: Vec<_> = self.seen.holds.iter().filter(alive).collect();
         let exclusive = alive.iter().find(|hold| hold.mode == LockMode::Exclusive)?;
         let newest = self.newest(exclusive)?;
-        (alive.len() > 1).then(|| Finding {
-            severity: Severity::Critical,
-            topic: Topic::Conflict,
-            id: Some(newest.entry.stub().id.clone()),
-            lock_of: None,
-            evidence: format!(
+        (alive.len() > 1).then(|| {
+            let evidence = format!(
                 "conflict: {} holders are alive at once and one of them is exclusive; somebody \
                  removed a living lock, or the storage lists late",
                 alive.len()
-            ),
-            next_step: self.ask(newest),
+            );
+            let finding = Finding::new(Severity::Critical, Topic::Conflict, evidence);
+            finding.about(newest).then(self.ask(newest))
         })
     }
 
@@ -333,19 +342,19 @@ impl Evidence<'_> {
             LockMode::Exclusive => (self.seen.blocked_since.exclusive?, limits.shared?),
             LockMode::Shared => (self.seen.blocked_since.shared?, limits.exclusive?),
         };
-        self.over(since, Some(limit)).then(|| Finding {
-            severity: Severity::Warning,
-            topic: Topic::BlockedTooLong,
-            id: None,
-            lock_of: None,
-            evidence: format!(
+        self.over(since, Some(limit)).then(|| {
+            let evidence = format!(
                 "blocked over its limit: new {} locks were refused at every look for {}, the \
                  limit is {}",
                 mode.as_str(),
                 in_words(self.since(since)),
                 in_words(signed(limit))
-            ),
-            next_step: if self.is_of_file() { None } else { Some(self.list()) },
+            );
+            let finding = Finding::new(Severity::Warning, Topic::BlockedTooLong, evidence);
+            match self.is_of_file() {
+                true => finding,
+                false => finding.then(self.list()),
+            }
         })
     }
 

@@ -18,10 +18,13 @@ use crate::target::TargetSpec;
 pub struct Scan {
     /// Which target was looked at, as it was specified then.
     pub spec: Arc<TargetSpec>,
-    /// When the scan began, by the exporter's clock.
+    /// When the scan began, by the exporter's clock as it was when the scan ended.
     pub started_at: Timestamp,
     /// When it ended, by the exporter's clock.
     pub ended_at: Timestamp,
+    /// The boot-time clock when it ended: it counts seconds, also while the machine sleeps, and
+    /// never steps. With `ended_at` it tells a step of the exporter's clock from time that passed.
+    pub boot: Duration,
     /// How long it took, by a monotonic clock.
     pub took: Duration,
     /// What was found, or why it failed.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -32,6 +33,11 @@ const QUICK: Duration = Duration::from_secs(1);
 const SLOW_MAX: usize = 512;
 /// First scans are spread by this much for each target, so that thousands do not start at once.
 const SPREAD: Duration = Duration::from_millis(20);
+
+/// Clocks that are read within this are read together.
+const TOGETHER: Duration = Duration::from_millis(500);
+/// How often that is tried.
+const TRIES: u32 = 10;
 
 /// Makes the reader of a target; a value, so that tests can put in their own.
 pub type Open = fn(&TargetSpec, &Context) -> Box<dyn LockSource>;
@@ -156,7 +162,7 @@ impl Scanner {
 
 /// Scans a target once, with its time limit, and catches what goes wrong.
 pub async fn scan(spec: &Arc<TargetSpec>, source: &dyn LockSource) -> Scan {
-    let started_at = Timestamp::now();
+    let (_, boot_before) = moment();
     let clock = std::time::Instant::now();
     let outcome = match timeout(spec.timeout, AssertUnwindSafe(source.scan()).catch_unwind()).await
     {
@@ -174,13 +180,32 @@ pub async fn scan(spec: &Arc<TargetSpec>, source: &dyn LockSource) -> Scan {
             "Look at the backend; if it is just slow, raise the target's timeout.",
         )),
     };
-    Scan {
-        spec: Arc::clone(spec),
-        started_at,
-        ended_at: Timestamp::now(),
-        took: clock.elapsed(),
-        outcome,
+    let took = clock.elapsed();
+    let (ended_at, boot) = moment();
+    // Counted back, so that a step of the clock meanwhile is in both times.
+    let lasted = boot.saturating_sub(boot_before);
+    let started_at = ended_at.checked_sub(lasted).unwrap_or(ended_at);
+    Scan { spec: Arc::clone(spec), started_at, ended_at, boot, took, outcome }
+}
+
+/// The wall clock and the boot-time clock, read together.
+pub fn moment() -> (Timestamp, Duration) {
+    let mut before = boot_time();
+    let mut tries = 0;
+    loop {
+        let (wall, boot) = (Timestamp::now(), boot_time());
+        tries += 1;
+        // Whatever holds this thread up between the two would look like a step.
+        if boot.saturating_sub(before) < TOGETHER || tries == TRIES {
+            return (wall, boot);
+        }
+        before = boot;
     }
+}
+
+fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Loops that end when they are forgotten.

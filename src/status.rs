@@ -77,6 +77,28 @@ pub struct TargetStatus {
     pub last_attempt: Option<Attempt>,
     /// Counters since the target is watched.
     pub counters: TargetCounters,
+    /// The last step of this machine's clock, which every target shares.
+    pub clock_step: Option<ClockStep>,
+}
+
+/// A step of this machine's wall clock, told from time that passes by the boot-time clock.
+///
+/// Times that the exporter stamped move with it. Those of holders and storages do not, so for a
+/// while their ages may be wrong by as much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockStep {
+    /// When it was noticed, by the clock as it is now.
+    pub at: Timestamp,
+    /// How far: positive is forward. Of several in [`ClockStep::SPOILS`] the largest.
+    pub by: SignedDuration,
+    /// How far all of them went together, whatever their direction.
+    pub together: Duration,
+}
+
+impl ClockStep {
+    /// For so long after it ages by other clocks prove nothing that the step could explain. By
+    /// then every lock that lives was refreshed under a new name.
+    pub const SPOILS: SignedDuration = SignedDuration::from_secs(30 * 60);
 }
 
 /// What the scans so far amount to. "Never scanned", "no locks" and "cannot be scanned" differ.
@@ -145,6 +167,8 @@ pub struct Seen {
     /// Since when a new lock of each mode would have been refused at every look; absent while it
     /// would be granted, and while that is not known.
     pub blocked_since: PerMode<Option<Timestamp>>,
+    /// The same by what every clock agrees upon, as [`Hold::surely_since`].
+    pub blocked_surely_since: PerMode<Option<Timestamp>>,
     /// [`SeenEntry::clock_skew`] of the lock with the largest one among those whose name is known
     /// for less than the stale limit.
     pub clock_skew: Option<SignedDuration>,
@@ -184,6 +208,8 @@ pub struct SeenEntry {
     /// Start of the last successful scan that did not see it; absent when it was there at the
     /// first look. A lock's own time is moved into `[not_before, first_seen]` for holds.
     pub not_before: Option<Timestamp>,
+    /// How far the exporter's clock was stepped since the name was first seen.
+    pub clock_moved: SignedDuration,
 }
 
 impl SeenEntry {
@@ -191,12 +217,24 @@ impl SeenEntry {
     /// storage's, else first sight) moved between the last look that did not see its name and
     /// the first that did. So a holder's wrong clock neither hides a dead lock nor condemns a
     /// live one from the first refresh on that was seen.
+    ///
+    /// When the exporter's clock steps forward, such a time goes with it; when it steps back, the
+    /// time stays. Whichever of the clocks is right, no lock ages by a step.
     pub fn refreshed_at(&self) -> Timestamp {
-        let mut at = dated(&self.entry, self.first_seen);
-        if let Some(not_before) = self.not_before {
-            at = at.max(not_before);
-        }
-        at.min(self.first_seen)
+        self.seen_to_be(dated(&self.entry, self.first_seen))
+    }
+
+    /// By when it was written at the latest: what every clock that dates it agrees upon, on the
+    /// exporter's clock.
+    pub fn written_by(&self) -> Timestamp {
+        let stored = self.entry.stub().stored_at.map(|at| self.seen_to_be(at));
+        stored.map_or(self.refreshed_at(), |stored| stored.max(self.refreshed_at()))
+    }
+
+    /// A time of another clock, moved to where it can have been.
+    fn seen_to_be(&self, at: Timestamp) -> Timestamp {
+        let at = at.checked_add(self.clock_moved.max(SignedDuration::ZERO)).unwrap_or(at);
+        self.not_before.map_or(at, |not_before| at.max(not_before)).min(self.first_seen)
     }
 
     /// How far the clock that dates a lock is from the storage's, or, where the storage has no
@@ -206,6 +244,7 @@ impl SeenEntry {
         if let Some(stored_at) = self.entry.stub().stored_at {
             return Some(own.duration_since(stored_at));
         }
+        let own = own.checked_add(self.clock_moved).unwrap_or(own);
         match self.not_before {
             _ if own > self.first_seen => Some(own.duration_since(self.first_seen)),
             Some(not_before) if own < not_before => Some(own.duration_since(not_before)),
@@ -228,6 +267,9 @@ pub struct Hold {
     pub refreshed_at: Timestamp,
     /// Start as far as known.
     pub held_since: Timestamp,
+    /// When its first file known was written at the latest, by every clock that dates it. It is
+    /// later than `held_since` where that is by a clock that another one contradicts.
+    pub surely_since: Timestamp,
     /// False when it may have begun earlier: it was there at our first look, or the look before
     /// was so long ago, or so sealed, that its first file may have been a refresh.
     pub since_is_exact: bool,

@@ -4,6 +4,7 @@
 //! Being held is what a lock is for, so a finding needs more: somebody who waits, a limit that is
 //! passed, a daemon that does not hold it, a file that is no longer at its path.
 
+use super::steps::Step;
 use super::view::Evidence;
 use super::words::{ago, in_words};
 use super::{Finding, Severity, Topic, of_mode};
@@ -84,44 +85,35 @@ impl Evidence<'_> {
     }
 
     /// What to do about one lock of a lock file.
-    pub(super) fn file_step(&self, lock: &Lock) -> Option<String> {
+    pub(super) fn file_step(&self, lock: &Lock) -> Step {
         let path = &self.location;
-        match (lock.holder.pid, lock.liveness) {
-            (_, Liveness::Gone(_)) => {
-                Some(format!("ls -l {path}   # its tool knows how to remove it; then rm {path}"))
-            }
-            (Some(pid), _) => Some(format!("ps -o pid,ppid,lstart,cmd -p {pid}")),
-            (None, _) => Some(format!("fuser -v {path}")),
+        match (lock.holder.pid, lock.liveness.gone()) {
+            (_, Some(_)) => Step::run(format!("rm -i {path}"))
+                .but("look first whether its tool removes it by itself"),
+            (Some(pid), None) => Step::run(format!("ps -o pid,ppid,lstart,cmd -p {pid}")),
+            (None, None) => Step::run(format!("fuser -v {path}")),
         }
     }
 
     /// What no single lock of a lock file shows.
     pub(super) fn of_file_target(&self, file: &FileSpec) -> Vec<Finding> {
-        let finding = |severity, topic, evidence: String, next_step| Finding {
-            severity,
-            topic,
-            id: None,
-            lock_of: None,
-            evidence,
-            next_step,
-        };
-        let fuser = || Some(format!("fuser -v {}", self.location));
+        let fuser = || Step::run(format!("fuser -v {}", self.location));
         let mut findings = Vec::new();
         if let Some(why) = self.seen.facts.unknown {
             let text = format!("cannot be told ({}): {}", why.as_str(), unknown(why));
-            findings.push(finding(Severity::Unknown, Topic::NotSeen, text, None));
+            findings.push(Finding::new(Severity::Unknown, Topic::NotSeen, text));
         }
         if let Some(count @ 1..) = self.seen.facts.orphaned {
             let text = format!(
                 "{count} locks are held on a file that was deleted from or replaced at this path; \
                  two jobs may run at once"
             );
-            let step = Some(format!("lslocks   # PATH ending in (deleted); {}", self.location));
-            findings.push(finding(Severity::Warning, Topic::ReplacedFile, text, step));
+            let step = Step::run("lslocks -o PID,COMMAND,TYPE,MODE,INODE,PATH".to_string());
+            findings.push(Finding::new(Severity::Warning, Topic::ReplacedFile, text).then(step));
         }
         if file.role == Role::Daemon && self.seen.state() == State::Free {
             let text = "not held, although a daemon should always hold it".to_string();
-            findings.push(finding(Severity::Warning, Topic::NotHeld, text, fuser()));
+            findings.push(Finding::new(Severity::Warning, Topic::NotHeld, text).then(fuser()));
         }
         findings
     }

@@ -1,4 +1,7 @@
-//! The safe next step for each file, as one line to copy.
+//! The safe next step for each file: one line to copy, and what to know before.
+//!
+//! A line is one command that stays harmless in any shell, also in one to which `#` begins no
+//! comment: nothing in it is a shell's syntax but the quotes around the repository.
 
 use jiff::SignedDuration;
 
@@ -11,102 +14,133 @@ use crate::status::SeenEntry;
 /// A damaged file this young may still be uploading.
 const UPLOAD: SignedDuration = SignedDuration::from_secs(60);
 
+/// What to do next.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Step {
+    /// What to know before doing it, or what to do where no command does it: one sentence
+    /// without an end mark, on one line.
+    pub note: Option<String>,
+    /// One line to copy.
+    pub line: Option<String>,
+}
+
+impl Step {
+    pub(super) fn run(line: String) -> Self {
+        Self { note: None, line: Some(line) }
+    }
+
+    fn note(note: String) -> Self {
+        Self { note: Some(note), line: None }
+    }
+
+    pub(super) fn but(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+}
+
 impl Evidence<'_> {
-    /// What to do about one file; `None` when there is nothing to do.
-    pub fn step(&self, entry: &SeenEntry) -> Option<String> {
+    /// What to do about one file.
+    pub fn step(&self, entry: &SeenEntry) -> Step {
         match &entry.entry {
             LockEntry::Readable(lock) if self.is_of_file() => self.file_step(lock),
             LockEntry::Readable(_) if !self.is_dead(entry) => self.ask(entry),
             LockEntry::Readable(lock) => match self.endangered {
-                None => Some(self.unlock(lock, entry)),
-                Some(other) => self.ask(other).map(|line| {
-                    format!("{line}; first: unlock would delete this one's living lock too")
-                }),
+                None => self.unlock(lock, entry),
+                Some(other) => self
+                    .ask(other)
+                    .but("first ask for this one: unlock would delete its living lock too"),
             },
             LockEntry::Sealed(..) if self.is_dead(entry) && self.endangered.is_none() => {
-                Some(format!("restic -r {} unlock", self.location))
+                Step::run(format!("restic -r {} unlock", self.location))
             }
-            LockEntry::Sealed(..) => Some(self.list()),
-            LockEntry::Empty(_) => None,
-            LockEntry::Unreadable(stub, why) => Some(self.remove(stub, *why)),
+            LockEntry::Sealed(..) => self.list(),
+            LockEntry::Empty(_) => Step::default(),
+            LockEntry::Unreadable(stub, why) => self.remove(stub, *why),
         }
     }
 
     /// Shows the ids of the locks; this command takes none itself.
-    pub(super) fn list(&self) -> String {
-        format!("restic -r {} list locks", self.location)
+    pub(super) fn list(&self) -> Step {
+        Step::run(format!("restic -r {} list locks", self.location))
     }
 
     /// Asks the holder's host about its process.
-    pub(super) fn ask(&self, entry: &SeenEntry) -> Option<String> {
-        let LockEntry::Readable(lock) = &entry.entry else { return None };
-        let host = host(lock);
-        Some(match lock.holder.pid {
+    pub(super) fn ask(&self, entry: &SeenEntry) -> Step {
+        let LockEntry::Readable(lock) = &entry.entry else { return Step::default() };
+        let host = host_in_comment(lock);
+        Step::run(match lock.holder.pid {
             Some(pid) if pid > 0 => format!("ps -o lstart,cmd -p {pid}   # on {host}"),
             Some(_) | None => format!("pgrep -a restic   # on {host}"),
         })
     }
 
     /// Asks the holder's host for its time.
-    pub(super) fn ask_the_time(&self, entry: &SeenEntry) -> Option<String> {
-        let LockEntry::Readable(lock) = &entry.entry else { return None };
-        Some(format!("date -u   # on {}", host(lock)))
+    pub(super) fn ask_the_time(&self, entry: &SeenEntry) -> Step {
+        let LockEntry::Readable(lock) = &entry.entry else { return Step::default() };
+        Step::run(format!("date -u   # on {}", host_in_comment(lock)))
     }
 
     /// Removes a dead lock. Plain `unlock` follows restic's own rule, so it says when that agrees.
-    fn unlock(&self, lock: &Lock, entry: &SeenEntry) -> String {
-        let line = format!("restic -r {} unlock", self.location);
+    fn unlock(&self, lock: &Lock, entry: &SeenEntry) -> Step {
+        let step = Step::run(format!("restic -r {} unlock", self.location));
         let limit = signed(self.policy.stale_limit);
-        let Some(own) = entry.entry.refreshed_at() else { return line };
+        let Some(own) = entry.entry.refreshed_at() else { return step };
         let age = self.since(own);
         if age > limit {
-            return line;
+            return step;
         }
         let wait = in_words(limit.saturating_sub(age));
         match lock.liveness.gone() {
-            Some(_) => format!("{line}   # on {}; elsewhere it works only in {wait}", host(lock)),
-            None => format!("{line}   # works only in {wait}: the lock's time is ahead"),
+            Some(_) => {
+                let host = match lock.holder.hostname.is_empty() {
+                    true => "the holder's host".to_string(),
+                    false => plain(&lock.holder.hostname),
+                };
+                step.but(format!("run it on {host}: elsewhere it works only in {wait}"))
+            }
+            None => step.but(format!("it works only in {wait}, because the lock's time is ahead")),
         }
     }
 
-    /// Removes what plain `unlock` leaves in place, with the reason and the danger in the line.
-    fn remove(&self, stub: &Stub, why: UnreadableWhy) -> String {
+    /// Removes what plain `unlock` leaves in place, with the reason and the danger.
+    fn remove(&self, stub: &Stub, why: UnreadableWhy) -> Step {
         let name = plain(stub.id.as_str());
-        let unlock = || {
-            format!(
-                "restic -r {} unlock --remove-all   # plain unlock keeps unreadable files; only \
-                 when no restic runs on this repository, for it removes living locks too",
-                self.location
-            )
-        };
         match why {
             UnreadableWhy::Hash | UnreadableWhy::Short
                 if stub.stored_at.is_some_and(|at| self.since(at) < UPLOAD) =>
             {
-                "# look again in a minute: the file may still be uploading".to_string()
+                Step::note("look again in a minute: the file may still be uploading".to_string())
             }
             UnreadableWhy::Hash
             | UnreadableWhy::Short
             | UnreadableWhy::Mac
             | UnreadableWhy::Encoding
             | UnreadableWhy::Json
-            | UnreadableWhy::TooLarge => unlock(),
-            UnreadableWhy::Name => format!(
-                "# no restic command removes locks/{name}: delete it in the storage when no \
-                 restic runs on this repository"
-            ),
-            UnreadableWhy::Missing => format!(
-                "# ask whoever runs the storage why it lists locks/{name} and does not serve it"
-            ),
+            | UnreadableWhy::TooLarge => {
+                Step::run(format!("restic -r {} unlock --remove-all", self.location)).but(
+                    "only when no restic runs on this repository, for it removes living locks \
+                     too; plain unlock keeps unreadable files",
+                )
+            }
+            UnreadableWhy::Name => Step::note(format!(
+                "no restic command removes locks/{name}: delete it in the storage when no restic \
+                 runs on this repository"
+            )),
+            UnreadableWhy::Missing => Step::note(format!(
+                "ask whoever runs the storage why it lists locks/{name} and does not serve it"
+            )),
         }
     }
 }
 
-/// The holder's host as a comment may hold it.
-fn host(lock: &Lock) -> String {
-    if lock.holder.hostname.is_empty() {
-        "the holder's host".to_string()
-    } else {
-        plain(&lock.holder.hostname)
-    }
+/// The holder's host as a line to copy may hold it: its name is foreign, and not every shell
+/// takes `#` for the begin of a comment.
+fn host_in_comment(lock: &Lock) -> String {
+    const CHARS_MAX: usize = 120;
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    let name = lock.holder.hostname.chars().take(CHARS_MAX).enumerate();
+    // A first dash would make an option of it.
+    let safe = |(index, c)| if is_safe(c) && (index, c) != (0, '-') { c } else { '?' };
+    let name: String = name.map(safe).collect();
+    if name.is_empty() { "its host".to_string() } else { name }
 }

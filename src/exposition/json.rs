@@ -88,6 +88,7 @@ struct Lock<'a> {
     first_seen: Timestamp,
     age_seconds: f64,
     evidence: String,
+    note: Option<String>,
     next_step: Option<String>,
 }
 
@@ -127,6 +128,7 @@ struct FindingObject {
     id: Option<String>,
     lock_of: Option<String>,
     evidence: String,
+    note: Option<String>,
     next_step: Option<String>,
 }
 
@@ -138,6 +140,7 @@ impl From<Finding> for FindingObject {
             id: finding.id.map(|id| id.as_str().to_owned()),
             lock_of: finding.lock_of,
             evidence: finding.evidence,
+            note: finding.note,
             next_step: finding.next_step,
         }
     }
@@ -231,6 +234,7 @@ fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lo
         | judge::Verdict::Doomed
         | judge::Verdict::Unjudged => None,
     };
+    let step = evidence.step(entry);
     let judged = !matches!(verdict, judge::Verdict::Unjudged);
     Lock {
         id: stub.id.as_str(),
@@ -246,7 +250,8 @@ fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lo
         first_seen: entry.first_seen,
         age_seconds: judge::age(&entry.entry, entry.first_seen, now).age.as_secs_f64(),
         evidence: evidence.sentence(entry),
-        next_step: evidence.step(entry),
+        note: step.note,
+        next_step: step.line,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Families are built new for each render, so a vanished lock vanishes. Labels from outside are
 //! cleaned, rewritten and merged here; two equal series cannot leave this module.
 
+use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::view::{HoldSeries, View, holds_shown};
 use crate::judge::{Blocked, State};
 use crate::label::LabelRules;
 use crate::lock::LockMode;
-use crate::status::{DurationHistogram, Status, TargetStatus};
+use crate::status::{DurationHistogram, Status};
 use crate::target::{PerMode, Proof, Role, SourceSpec};
 
 /// What renders besides the status.
@@ -129,6 +131,10 @@ fn both<T: Copy>(values: PerMode<T>) -> [(LockMode, T); 2] {
 
 const HOLDER: &[&str] = &["mode", "hostname", "username", "command"];
 const HOLDER_PID: &[&str] = &["mode", "hostname", "username", "command", "pid"];
+
+/// The families that speak of all targets together.
+const DURATIONS: &str = "lock_hold_duration_seconds";
+const TARGETS: &str = "lock_exporter_targets";
 
 /// Every family that speaks of targets, in the order of the documentation.
 pub const FAMILIES: &[Family] = &[
@@ -507,6 +513,45 @@ impl StatusCollector {
     pub fn new(status: Status, now: Timestamp, rules: Arc<Rules>) -> Self {
         Self { status, now, rules }
     }
+
+    /// Hands on the wanted families one after the other, in the order of a registry: by name, then
+    /// by the values of labels. Families without a series are left out, as a registry does.
+    ///
+    /// As values the families of a large page are ten times its text, so only one is held at a
+    /// time.
+    ///
+    /// # Errors
+    /// The first one of `take`, which ends it.
+    pub fn each<E>(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+        mut take: impl FnMut(MetricFamily) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let series: Vec<Vec<HoldSeries>> = holds_shown(&self.status, self.now, &self.rules);
+        let views: Vec<View<'_>> = self
+            .status
+            .targets
+            .values()
+            .zip(series)
+            .map(|(target, holds)| View::new(target, self.now, &self.rules, holds))
+            .collect();
+        let mut rows: Vec<_> = FAMILIES.iter().map(|row| (row.name, Some(row))).collect();
+        rows.extend([(DURATIONS, None), (TARGETS, None)]);
+        rows.sort_unstable_by_key(|(name, _)| *name);
+        for (name, row) in rows.into_iter().filter(|(name, _)| wanted(name)) {
+            let mut family = match row {
+                Some(row) => of_targets(row, &views),
+                None if name == DURATIONS => durations(&self.status, &self.rules),
+                None => targets_by_source(&self.status, &self.rules),
+            };
+            if family.get_metric().is_empty() {
+                continue;
+            }
+            family.mut_metric().sort_by(by_label_values);
+            take(family)?;
+        }
+        Ok(())
+    }
 }
 
 impl Collector for StatusCollector {
@@ -516,44 +561,35 @@ impl Collector for StatusCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = target_families(&self.status, self.now, &self.rules);
-        families.push(durations(&self.status, &self.rules));
-        families.push(targets_by_source(&self.status, &self.rules));
+        let mut families = Vec::with_capacity(FAMILIES.len() + 2);
+        let _: Result<(), Infallible> = self.each(
+            |_| true,
+            |family| {
+                families.push(family);
+                Ok(())
+            },
+        );
         families
     }
 }
 
-fn target_families(status: &Status, now: Timestamp, rules: &Rules) -> Vec<MetricFamily> {
-    let series: Vec<Vec<HoldSeries>> = holds_shown(status, now, rules);
-    let views: Vec<View<'_>> = status
-        .targets
-        .values()
-        .zip(series)
-        .map(|(target, holds)| View::new(target, now, rules, holds))
-        .collect();
-    FAMILIES
-        .iter()
-        .map(|family| {
-            let mut metrics = Vec::with_capacity(views.len());
-            for view in &views {
-                let TargetStatus { spec, .. } = view.target;
-                (family.values)(
-                    view,
-                    &mut Samples {
-                        family,
-                        target: spec.name.as_str(),
-                        host: &view.host,
-                        out: &mut metrics,
-                    },
-                );
-            }
-            let kind = match family.kind {
-                Kind::Gauge => MetricType::GAUGE,
-                Kind::Counter => MetricType::COUNTER,
-            };
-            self::family(family.name, family.help, kind, metrics)
-        })
-        .collect()
+fn of_targets(family: &Family, views: &[View<'_>]) -> MetricFamily {
+    let mut metrics = Vec::with_capacity(views.len());
+    for view in views {
+        let target = view.target.spec.name.as_str();
+        let out = &mut metrics;
+        (family.values)(view, &mut Samples { family, target, host: &view.host, out });
+    }
+    let kind = match family.kind {
+        Kind::Gauge => MetricType::GAUGE,
+        Kind::Counter => MetricType::COUNTER,
+    };
+    self::family(family.name, family.help, kind, metrics)
+}
+
+/// The order in which a registry puts the series of one family.
+fn by_label_values(a: &Metric, b: &Metric) -> Ordering {
+    a.get_label().iter().map(LabelPair::value).cmp(b.get_label().iter().map(LabelPair::value))
 }
 
 pub(super) fn family(
@@ -600,7 +636,7 @@ fn durations(status: &Status, rules: &Rules) -> MetricFamily {
         }
     }
     family(
-        "lock_hold_duration_seconds",
+        DURATIONS,
         "Duration of holds that were seen to end, over all targets.",
         MetricType::HISTOGRAM,
         metrics,
@@ -616,12 +652,7 @@ fn targets_by_source(status: &Status, rules: &Rules) -> MetricFamily {
             sample(Kind::Gauge, vec![pair("source", source)], count as f64)
         })
         .collect();
-    family(
-        "lock_exporter_targets",
-        "Targets that this exporter watches.",
-        MetricType::GAUGE,
-        metrics,
-    )
+    family(TARGETS, "Targets that this exporter watches.", MetricType::GAUGE, metrics)
 }
 
 impl Collector for Exporter {

@@ -80,6 +80,9 @@ fn row(
     );
     for finding in findings.iter().take(FINDINGS_MAX) {
         push(out, format_args!("<p>{}", escaped(&finding.line())));
+        if let Some(note) = &finding.note {
+            push(out, format_args!("<br>{}", escaped(note)));
+        }
         if let Some(step) = &finding.next_step {
             push(out, format_args!("<br><code>{}</code>", escaped(step)));
         }

@@ -63,6 +63,9 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
         for finding in row.findings.iter().take(FINDINGS_MAX) {
             line(&mut out, format_args!("{:10}{}", "", finding.line()));
+            if let Some(note) = &finding.note {
+                line(&mut out, format_args!("{:10}{note}", ""));
+            }
             if let Some(step) = &finding.next_step {
                 line(&mut out, format_args!("{:10}$ {step}", ""));
             }

@@ -1,4 +1,4 @@
-//! `rest:` strings: a URL, of a host or of a Unix socket (restic `internal/backend/rest/config.go`).
+//! `rest:` repository strings: URLs, credentials in them, and the sockets behind `http+unix`.
 
 use std::fmt;
 
@@ -128,13 +128,9 @@ fn socket(tls: bool, authority: &str, path: &str) -> Result<RestLocation, BadLoc
     Ok(RestLocation { tls, place, user: None, password: None, path: closed(path) })
 }
 
-/// restic adds the slash that the protocol wants.
+/// restic adds the slash that the protocol wants; doubled ones only make servers redirect.
 fn closed(path: &str) -> String {
-    let begin = if path.starts_with('/') { "" } else { "/" };
-    let end = if path.len() > 1 && path.ends_with('/') || path == "/" || path.is_empty() {
-        ""
-    } else {
-        "/"
-    };
-    format!("{begin}{path}{end}")
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let path: String = parts.map(|part| format!("/{part}")).collect();
+    path + "/"
 }

@@ -218,6 +218,7 @@ fn rest_is_read_in_every_form() {
     for (text, url, user, password) in [
         ("rest:http://h:8000", "http://h:8000/", None, None),
         ("rest:https://h/a/b", "https://h/a/b/", None, None),
+        ("rest:https://h//a//b//", "https://h/a/b/", None, None),
         (
             "rest:http://user:pass%2Fword@h:8000/repo",
             "http://h:8000/repo/",

@@ -15,8 +15,6 @@ use super::{Environment, PasswordSpec, Secret, SecretError, file, text};
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// More output than this is no password.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;
-/// What is kept of a command's complaint.
-const COMPLAINT_CHARS_MAX: usize = 200;
 
 /// What opens a repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,24 +134,26 @@ async fn of_command(
         .envs(environment.own())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        // What it complains of may hold a secret, and every error goes to log, page and JSON.
+        .stderr(Stdio::null())
+        .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
             fail(error.to_string(), "Check that the program is installed where the exporter runs.")
         })?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut family = Family::of(&child);
+    let stdout = child.stdout.take();
     let finished = tokio::time::timeout(COMMAND_TIMEOUT, async {
-        let (output, complaint) = tokio::join!(
-            read_capped(stdout, COMMAND_BYTES_MAX),
-            read_capped(stderr, COMMAND_BYTES_MAX)
-        );
-        (output, complaint, child.wait().await)
+        (read_capped(stdout, COMMAND_BYTES_MAX).await, child.wait().await)
     })
     .await;
-    // Dropping the child kills it: it is ours, and nobody else waits for it.
-    drop(child);
-    let Ok((output, complaint, status)) = finished else {
+    if finished.is_ok() {
+        // Its pid is free for others from now on, and what it left running it meant to (an agent).
+        family.0 = None;
+    }
+    drop(family);
+    let Ok((output, status)) = finished else {
         let cause = format!("no answer within {} s", COMMAND_TIMEOUT.as_secs());
         return Err(fail(
             cause,
@@ -162,11 +162,8 @@ async fn of_command(
     };
     let status = status.map_err(|error| fail(error.to_string(), ""))?;
     if !status.success() {
-        let cause = match first_line(&complaint.unwrap_or_default()) {
-            Some(line) => format!("{status}: {line}"),
-            None => status.to_string(),
-        };
-        return Err(fail(cause, "Run it by hand as the exporter's user."));
+        let advice = "Run it by hand as the exporter's user to see what it says.";
+        return Err(fail(status.to_string(), advice));
     }
     let output = output.map_err(|cause| fail(cause, ""))?;
     let password = text::trim(&output);
@@ -191,10 +188,24 @@ async fn read_capped(
     Ok(bytes)
 }
 
-fn first_line(complaint: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(complaint);
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    Some(line.chars().filter(|c| !c.is_control()).take(COMPLAINT_CHARS_MAX).collect())
+/// A command of ours that runs, and whatever it started. They are ended together when nobody
+/// waits for them any more: a child that is left behind at each try would fill the machine.
+struct Family(Option<rustix::process::Pid>);
+
+impl Family {
+    fn of(child: &tokio::process::Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(id.and_then(rustix::process::Pid::from_raw))
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // Not waited for, so its pid is still its own.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
 }
 
 #[cfg(test)]

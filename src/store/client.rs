@@ -158,7 +158,7 @@ impl ClientSpec {
             .connect_timeout(self.limits.connect)
             .read_timeout(self.limits.silence);
         if let Some(socket) = &self.socket {
-            builder = builder.unix_socket(socket.as_path());
+            builder = builder.unix_socket(socket.as_path()).no_proxy();
         }
         let mut trusted = Vec::new();
         for (pem, path) in authorities.iter().zip(&self.authorities) {

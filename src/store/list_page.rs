@@ -59,14 +59,27 @@ pub(super) fn read(body: Bytes) -> Result<Page, Fault> {
         }
     }
     let token = walk.token.filter(|token| !token.is_empty());
-    if walk.truncated && token.is_none() {
-        return Err(Fault::new(
-            ErrorClass::Incomplete,
-            "the server cut the listing short and gave no token for the rest",
-            "Its ListObjectsV2 is broken: update the server.",
-        ));
+    match walk.truncated {
+        Truncated::Yes if token.is_none() => {
+            return Err(cut("the server cut the listing short and gave no token for the rest"));
+        }
+        Truncated::Nonsense => {
+            return Err(no_listing(&body, "IsTruncated is neither true nor false"));
+        }
+        // An empty answer of something else must not look like an empty folder.
+        Truncated::Unsaid if !walk.azure => {
+            return Err(no_listing(&body, "it does not say whether it is the whole (IsTruncated)"));
+        }
+        Truncated::Yes | Truncated::No | Truncated::Unsaid => {}
+    }
+    if walk.count.is_some_and(|count| count > walk.names as u64) {
+        return Err(cut("the server lists fewer names than it counts (KeyCount)"));
     }
     Ok(Page { body: without(&body, &walk.removed), odd: walk.odd, names: walk.names, token })
+}
+
+fn cut(why: &str) -> Fault {
+    Fault::new(ErrorClass::Incomplete, why, "Its ListObjectsV2 is broken: update the server.")
 }
 
 fn no_listing(body: &[u8], why: &str) -> Fault {
@@ -104,8 +117,22 @@ struct Walk {
     removed: Vec<Range<usize>>,
     odd: Vec<String>,
     names: usize,
-    truncated: bool,
+    truncated: Truncated,
+    /// How many keys and prefixes the server says the page has.
+    count: Option<u64>,
     token: Option<String>,
+}
+
+/// Whether a page is not the last one, in the server's words.
+#[derive(Default, PartialEq, Eq)]
+enum Truncated {
+    /// It does not say.
+    #[default]
+    Unsaid,
+    Yes,
+    No,
+    /// Neither true nor false.
+    Nonsense,
 }
 
 impl Walk {
@@ -137,7 +164,16 @@ impl Walk {
         let content = content..until;
         let parent = self.open.last().map(|(name, ..)| name.as_slice());
         match (self.open.len() - usize::from(self.azure && self.open.len() > 1), name.as_slice()) {
-            (1, b"IsTruncated") => self.truncated = body[content].trim_ascii() == b"true",
+            (1, b"IsTruncated") => {
+                self.truncated = match body[content].trim_ascii() {
+                    b"true" => Truncated::Yes,
+                    b"false" => Truncated::No,
+                    _ => Truncated::Nonsense,
+                };
+            }
+            (1, b"KeyCount") => {
+                self.count = text(&body[content]).and_then(|count| count.trim().parse().ok());
+            }
             // S3 has a NextMarker too, which is of no use for the next request.
             (1, b"NextContinuationToken" | b"NextMarker")
                 if self.azure == (name == b"NextMarker") =>
@@ -185,9 +221,13 @@ mod tests {
     use super::*;
 
     fn page(inner: &str) -> Bytes {
+        let said = match inner.contains("IsTruncated") {
+            true => "",
+            false => "<IsTruncated>false</IsTruncated>",
+        };
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult \
-             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>{inner}\
+             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>{said}{inner}\
              </ListBucketResult>"
         )
         .into()
@@ -196,6 +236,21 @@ mod tests {
     fn keys(keys: &[&str]) -> String {
         let one = |key| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>\n");
         keys.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_page_that_does_not_prove_to_be_the_whole_is_no_empty_folder() {
+        let failed = |class| Some(super::super::StoreErrorKind::Failed(class));
+        let kind = |body: Bytes| read(body).err().map(|fault| fault.kind);
+        let truncated = |said: &str| page(&format!("<IsTruncated>{said}</IsTruncated>"));
+        assert_eq!(kind(truncated("false")), None);
+        assert_eq!(kind("<ListBucketResult/>".into()), failed(ErrorClass::Protocol));
+        for nonsense in ["banana", "TRUE", "", "0"] {
+            assert_eq!(kind(truncated(nonsense)), failed(ErrorClass::Protocol), "{nonsense}");
+        }
+        let counted = |count: &str| page(&format!("<KeyCount>{count}</KeyCount>{}", keys(&["a"])));
+        assert_eq!(kind(counted("1")), None);
+        assert_eq!(kind(counted("7")), failed(ErrorClass::Incomplete));
     }
 
     #[test]
@@ -290,7 +345,6 @@ mod tests {
             let protocol = super::super::StoreErrorKind::Failed(ErrorClass::Protocol);
             assert_eq!(fault.kind, protocol, "{body}");
         }
-        assert!(read("<ListBucketResult/>".into()).is_ok());
     }
 
     proptest::proptest! {

@@ -158,7 +158,9 @@ fn list(root: &Path, folder: &Path) -> Result<Listing, Failure> {
     let names = match std::fs::read_dir(folder) {
         Ok(names) => names,
         // restic makes folders when it needs them, so one may be missing; the repository may not.
-        Err(error) if error.kind() == ErrorKind::NotFound => return missing_folder(root),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return missing_folder(root, folder);
+        }
         Err(error) if error.kind() == ErrorKind::NotADirectory && !root.is_dir() => {
             return Err(no_repository("the path of the repository leads to a file"));
         }
@@ -181,7 +183,11 @@ fn list(root: &Path, folder: &Path) -> Result<Listing, Failure> {
     Ok(listing)
 }
 
-fn missing_folder(root: &Path) -> Result<Listing, Failure> {
+fn missing_folder(root: &Path, folder: &Path) -> Result<Listing, Failure> {
+    if folder != root && folder.symlink_metadata().is_ok() {
+        // The locks may well be there, behind a file system that is not mounted.
+        return Err(Failure::new(ErrorClass::Damaged, "it is a link that leads nowhere"));
+    }
     match root.metadata() {
         Ok(_) => Ok(Listing::default()),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -201,7 +201,7 @@ impl Found {
                 } else if is_regular(attributes) {
                     self.objects.push(meta(path, attributes));
                 } else {
-                    // restic takes regular files only (restic `internal/backend/sftp/sftp.go` List).
+                    // As restic, which takes regular files only (`backend/sftp/sftp.go`, List).
                     self.odd.push(full);
                 }
             }

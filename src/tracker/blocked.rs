@@ -21,6 +21,8 @@ pub(super) struct Runs(pub PerMode<Option<Run>>);
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub since: Timestamp,
+    /// The same by what every clock agrees upon.
+    pub surely_since: Timestamp,
     /// End of its first look, as long as files of that look are sealed: they may show earlier
     /// times once they are opened.
     pub undated: Option<Timestamp>,
@@ -29,7 +31,8 @@ pub(super) struct Run {
 }
 
 impl Runs {
-    /// Takes in one look: its files, and the holds behind the readable ones.
+    /// Takes in one look: its files, and the holds behind the readable ones. Returns since when
+    /// each mode is blocked, and by what every clock agrees upon.
     ///
     /// Nobody knows what happened in a pause of more than `hold` between two looks, so it ends a
     /// run, unless something that blocks now was there before it.
@@ -39,9 +42,9 @@ impl Runs {
         entries: &[SeenEntry],
         holds: impl Iterator<Item = &'a Held> + Clone,
         hold: Duration,
-    ) -> PerMode<Option<Timestamp>> {
+    ) -> (PerMode<Option<Timestamp>>, PerMode<Option<Timestamp>>) {
         let blocked = judge::blocked(entries.iter().map(|seen| &seen.entry));
-        let mut shown = PerMode { exclusive: None, shared: None };
+        let (mut shown, mut surely_shown) = Default::default();
         for mode in LockMode::ALL {
             let run = per_mode(&mut self.0, mode);
             match blocked.of(mode) {
@@ -61,15 +64,18 @@ impl Runs {
                     });
                     let begins = || {
                         let unheld = files.clone().filter(|seen| !is_readable(&seen.entry));
-                        let begins = unheld.map(SeenEntry::refreshed_at);
-                        begins.chain(holders.clone().map(|held| held.held_since)).min()
+                        let begins = unheld.map(written);
+                        let held = |held: &Held| (held.held_since, held.surely_since);
+                        begins.chain(holders.clone().map(held)).reduce(earlier)
                     };
-                    let (since, undated) = match unbroken {
-                        None => (begins().unwrap_or(time.ended), Some(time.ended)),
-                        Some(Run { since, undated: None, .. }) => (since, None),
-                        Some(Run { since, undated: undated @ Some(began), .. }) => {
-                            let first = files.clone().filter(|seen| seen.first_seen <= began);
-                            (first.map(SeenEntry::refreshed_at).fold(since, Ord::min), undated)
+                    let ((since, surely_since), undated) = match unbroken {
+                        None => (begins().unwrap_or((time.ended, time.ended)), Some(time.ended)),
+                        Some(Run { since, surely_since, undated, .. }) => {
+                            let began = |seen: &&SeenEntry| {
+                                undated.is_some_and(|began| seen.first_seen <= began)
+                            };
+                            let first = files.clone().filter(began).map(written);
+                            (first.fold((since, surely_since), earlier), undated)
                         }
                     };
                     let sealed = |began: &Timestamp| {
@@ -77,13 +83,23 @@ impl Runs {
                         first.any(|seen| matches!(seen.entry, LockEntry::Sealed(..)))
                     };
                     let undated = undated.filter(sealed);
-                    *run = Some(Run { since, undated, last: time.ended });
+                    *run = Some(Run { since, surely_since, undated, last: time.ended });
                     *per_mode(&mut shown, mode) = Some(since);
+                    *per_mode(&mut surely_shown, mode) = Some(surely_since);
                 }
             }
         }
-        shown
+        (shown, surely_shown)
     }
+}
+
+/// When a file was written, and by when at the latest.
+fn written(seen: &SeenEntry) -> (Timestamp, Timestamp) {
+    (seen.refreshed_at(), seen.written_by())
+}
+
+fn earlier(a: (Timestamp, Timestamp), b: (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
+    (a.0.min(b.0), a.1.min(b.1))
 }
 
 /// Whether a hold of one mode refuses a new lock of another.

@@ -16,6 +16,7 @@ pub(super) struct Held {
     pub mode: LockMode,
     pub holder: Holder,
     pub held_since: Timestamp,
+    pub surely_since: Timestamp,
     pub since_is_exact: bool,
     pub refreshes: u64,
     /// The newest first.
@@ -41,10 +42,11 @@ pub(super) struct Held {
     pub missed: Option<Timestamp>,
 }
 
-/// When a file was written: on our clock, and by its own time.
+/// When a file was written: on our clock, at the latest, and by its own time.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub at: Timestamp,
+    pub by: Timestamp,
     pub own: Option<Timestamp>,
 }
 
@@ -54,6 +56,7 @@ pub(super) struct Origin {
     /// Its first file, which may be gone.
     pub first: LockId,
     pub since: Timestamp,
+    pub surely_since: Timestamp,
     pub since_is_exact: bool,
     /// It is seen to start by splitting off.
     pub starts: bool,
@@ -97,14 +100,21 @@ impl Origin {
     }
 
     fn unknown(file: &File<'_>) -> Self {
-        let (since, first) = (file.written.at, file.id().clone());
-        Self { first, since, since_is_exact: false, starts: false, tip: None }
+        Self {
+            first: file.id().clone(),
+            since: file.written.at,
+            surely_since: file.written.by,
+            since_is_exact: false,
+            starts: false,
+            tip: None,
+        }
     }
 
     fn new(file: &File<'_>, name: &Name) -> Self {
         Self {
             first: file.id().clone(),
             since: file.written.at,
+            surely_since: file.written.by,
             since_is_exact: name.begins,
             starts: name.watched,
             tip: None,
@@ -125,6 +135,7 @@ impl Held {
         Origin {
             first: LockId::new(""),
             since: self.held_since,
+            surely_since: self.surely_since,
             since_is_exact: self.since_is_exact,
             starts: false,
             tip: None,
@@ -145,6 +156,7 @@ impl Held {
             mode: newest.lock.mode,
             holder: newest.lock.holder.clone(),
             held_since: origin.since,
+            surely_since: origin.surely_since,
             since_is_exact: origin.since_is_exact,
             refreshes: 0,
             files: Vec::new(),
@@ -243,6 +255,7 @@ impl Held {
             holder: self.holder.clone(),
             refreshed_at: self.newest.at,
             held_since: self.held_since,
+            surely_since: self.surely_since,
             since_is_exact: self.since_is_exact,
             refreshes: self.refreshes,
             files: self.files.clone(),

@@ -27,7 +27,11 @@ impl Memory {
         for seen in &entries {
             if let LockEntry::Readable(lock) = &seen.entry {
                 let hold = self.names.get(&lock.stub.id).and_then(|name| name.hold);
-                let written = Written { at: seen.refreshed_at(), own: seen.entry.refreshed_at() };
+                let written = Written {
+                    at: seen.refreshed_at(),
+                    by: seen.written_by(),
+                    own: seen.entry.refreshed_at(),
+                };
                 let file = File { seen, lock, written, hold };
                 by_key.entry(&lock.key).or_default().push(file);
             }
@@ -61,7 +65,7 @@ impl Memory {
         for (no, files) in by_hold {
             let parts = self.cut(files, &time.policy);
             let whole = self.holds.get(key).and_then(|holds| holds.get(&no));
-            let left_behind = whole.map(Held::left_behind);
+            let left_behind = whole.map(|held| held.left_behind());
             let pending = whole.and_then(|held| held.pending.clone());
             let tip = whole.and_then(|held| held.settled);
             let replaced = whole.is_some_and(|held| held.is_replaced(&self.names, self.turn));
@@ -169,7 +173,9 @@ impl Memory {
         let of_key = self.holds.entry(key.clone()).or_default();
         let is_new = !of_key.contains_key(&no);
         let origin = origin.unwrap_or_else(|| Origin::of(oldest, &self.names));
-        let held = of_key.entry(no).or_insert_with(|| Held::new(no, oldest, newest, &origin, time));
+        let held = of_key
+            .entry(no)
+            .or_insert_with(|| Box::new(Held::new(no, oldest, newest, &origin, time)));
         let news = held.settle(&mut self.names, files, turn, &time.policy);
         found.refreshes += news;
         if let Some(before) = held.replaced_by(newest)

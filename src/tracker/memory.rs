@@ -30,8 +30,9 @@ pub(super) struct Memory {
     /// Number of the look being taken in, from 1.
     pub(super) turn: u64,
     pub(super) names: BTreeMap<LockId, Name>,
-    /// Holds by key and number; under one key more than one when a part was left behind.
-    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Held>>,
+    /// Holds by key and number; under one key more than one when a part was left behind. Boxed,
+    /// since a map has room for eleven from its first one on.
+    pub(super) holds: BTreeMap<HoldKey, BTreeMap<u64, Box<Held>>>,
     pub(super) holds_made: u64,
     pub(super) last: Option<LastLook>,
     pub(super) runs: Runs,
@@ -47,6 +48,8 @@ pub(super) struct LastLook {
 pub(super) struct Name {
     pub first_seen: Timestamp,
     pub not_before: Option<Timestamp>,
+    /// How far our clock was stepped since the first sight.
+    pub clock_moved: SignedDuration,
     /// The look that listed it last.
     pub turn: u64,
     /// It came into a folder whose holders were all known, so it is no refresh of somebody
@@ -81,6 +84,7 @@ pub(super) struct Found {
     pub entries: Vec<SeenEntry>,
     pub holds: Vec<Hold>,
     pub blocked_since: PerMode<Option<Timestamp>>,
+    pub blocked_surely_since: PerMode<Option<Timestamp>>,
     pub clock_skew: Option<SignedDuration>,
     pub changes: Vec<Change>,
     /// Durations of the holds that ended.
@@ -100,8 +104,10 @@ impl Memory {
         self.verdicts(time, &mut found);
         self.forget(&mut found);
         let turn = self.turn;
-        let shown = self.holds.values().flat_map(BTreeMap::values).filter(|held| held.turn == turn);
-        found.blocked_since = self.runs.look(time, &found.entries, shown, hold);
+        let holds = self.holds.values().flat_map(BTreeMap::values).map(Box::as_ref);
+        let shown = holds.filter(|held| held.turn == turn);
+        (found.blocked_since, found.blocked_surely_since) =
+            self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
         let sealed = found.entries.iter().any(|seen| may_open(&seen.entry));
         self.last = Some(LastLook { began: time.began, sealed });
@@ -120,6 +126,7 @@ impl Memory {
             let name = self.names.entry(entry.stub().id.clone()).or_insert_with(|| Name {
                 first_seen: time.ended,
                 not_before: last.as_ref().map(|last| last.began.min(time.ended)),
+                clock_moved: SignedDuration::ZERO,
                 turn: self.turn,
                 watched: last.as_ref().is_some_and(|last| !last.sealed),
                 begins: last.as_ref().is_some_and(|last| {
@@ -133,8 +140,8 @@ impl Memory {
                 leased: entry.is_leased(),
             });
             name.turn = self.turn;
-            let (first_seen, not_before) = (name.first_seen, name.not_before);
-            seen.push(SeenEntry { entry, first_seen, not_before });
+            let Name { first_seen, not_before, clock_moved, .. } = *name;
+            seen.push(SeenEntry { entry, first_seen, not_before, clock_moved });
         }
         seen
     }
@@ -205,6 +212,7 @@ impl Found {
             entries: self.entries,
             holds: self.holds,
             blocked_since: self.blocked_since,
+            blocked_surely_since: self.blocked_surely_since,
             clock_skew: self.clock_skew,
             ignored: rest.ignored,
             facts: rest.facts,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::lock::{LeasePolicy, LockMode};
 use crate::scan::{ErrorClass, Look, Scan, ScanError};
@@ -16,6 +16,7 @@ use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, Tar
 use crate::target::{TargetName, TargetSet, TargetSpec};
 
 mod blocked;
+mod clock;
 mod held;
 mod holds;
 mod memory;
@@ -23,6 +24,7 @@ mod saved;
 
 pub use saved::{Saved, SavedTarget, VERSION};
 
+use clock::{Clock, Reading, Shift};
 use memory::Memory;
 
 /// Everything known so far.
@@ -66,6 +68,7 @@ use memory::Memory;
 ///     spec: targets.get(&name).ok_or("in the set")?.clone(),
 ///     started_at,
 ///     ended_at: started_at,
+///     boot: Duration::from_secs(90),
 ///     took: Duration::ZERO,
 ///     outcome: Ok(Look::default()),
 /// });
@@ -80,6 +83,7 @@ pub struct Tracker {
     memories: BTreeMap<TargetName, Memory>,
     /// What another process remembered of targets that were not asked for yet.
     restored: BTreeMap<String, SavedTarget>,
+    clock: Clock,
     /// Published by cloning; what is shared with a reader is copied on the next write.
     status: Status,
 }
@@ -93,6 +97,7 @@ impl Tracker {
             hold,
             memories: BTreeMap::new(),
             restored: BTreeMap::new(),
+            clock: Clock::default(),
             status: Status::default(),
         }
     }
@@ -141,12 +146,45 @@ impl Tracker {
             phase: Phase::Pending,
             last_attempt: None,
             counters: TargetCounters::default(),
+            clock_step: self.clock.step,
         }
+    }
+
+    /// Takes in this machine's wall clock and its boot-time clock, read together. When the wall
+    /// clock was stepped since the last reading, all that is remembered and published moves with
+    /// it; the step is returned.
+    ///
+    /// A machine whose boot-time clock stood still meanwhile, such as a virtual one that was
+    /// paused, sees a step forward: nothing was seen in that time, so nothing ages by it.
+    pub fn clock(&mut self, wall: Timestamp, boot: Duration) -> Option<SignedDuration> {
+        match self.clock.read(wall, boot) {
+            Reading::Steady | Reading::Early(_) => None,
+            Reading::Stepped(by) => {
+                self.shift(by);
+                Some(by)
+            }
+        }
+    }
+
+    fn shift(&mut self, by: SignedDuration) {
+        self.memories.values_mut().for_each(|memory| memory.shift(by));
+        Arc::make_mut(&mut self.status.events).iter_mut().for_each(|event| event.shift(by));
+        for target in Arc::make_mut(&mut self.status.targets).values_mut() {
+            let target = Arc::make_mut(target);
+            target.shift(by);
+            target.clock_step = self.clock.step;
+        }
+        self.status.revision += 1;
     }
 
     /// Takes one scan in and says what it shows to have happened. A scan of a target that is not
     /// in the set is dropped, and so is one that began when the target was elsewhere.
-    pub fn apply(&mut self, scan: Scan) -> Vec<LockEvent> {
+    pub fn apply(&mut self, mut scan: Scan) -> Vec<LockEvent> {
+        match self.clock.read(scan.ended_at, scan.boot) {
+            Reading::Steady => {}
+            Reading::Stepped(by) => self.shift(by),
+            Reading::Early(by) => scan.shift(by),
+        }
         let (Some(known), Some(memory)) =
             (self.status.targets.get(&scan.spec.name), self.memories.get_mut(&scan.spec.name))
         else {

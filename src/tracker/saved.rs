@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Tracker;
@@ -51,10 +51,14 @@ impl SavedTarget {
     }
 }
 
+/// On our clock, at the latest, and by its own time.
+type SavedWritten = (Timestamp, Timestamp, Option<Timestamp>);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SavedName {
     first_seen: Timestamp,
     not_before: Option<Timestamp>,
+    clock_moved: SignedDuration,
     turn: u64,
     watched: bool,
     begins: bool,
@@ -74,12 +78,13 @@ struct SavedHold {
     exclusive: bool,
     holder: SavedHolder,
     held_since: Timestamp,
+    surely_since: Timestamp,
     since_is_exact: bool,
     refreshes: u64,
     files: Vec<String>,
     gone: Option<String>,
-    newest: (Timestamp, Option<Timestamp>),
-    settled: Option<(Timestamp, Option<Timestamp>)>,
+    newest: SavedWritten,
+    settled: Option<SavedWritten>,
     begun: bool,
     pending: Option<SavedOrigin>,
     keeps_old_time: bool,
@@ -104,14 +109,16 @@ struct SavedHolder {
 struct SavedOrigin {
     first: String,
     since: Timestamp,
+    surely_since: Timestamp,
     since_is_exact: bool,
     starts: bool,
-    tip: Option<(Timestamp, Option<Timestamp>)>,
+    tip: Option<SavedWritten>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SavedRun {
     since: Timestamp,
+    surely_since: Timestamp,
     undated: Option<Timestamp>,
     last: Timestamp,
 }
@@ -169,13 +176,13 @@ impl SavedTarget {
         // Numbers of a damaged file must not run over; nobody looks so often.
         let turn = self.turn.min(COUNT_MAX);
         let [exclusive, shared] = self.blocked.map(|run| run.map(Run::from));
-        let mut holds: BTreeMap<HoldKey, BTreeMap<u64, Held>> = BTreeMap::new();
+        let mut holds: BTreeMap<HoldKey, BTreeMap<u64, Box<Held>>> = BTreeMap::new();
         let mut holds_made = self.holds_made;
         for saved in self.holds {
             let saved = saved.within(turn);
             holds_made = holds_made.max(saved.no).min(COUNT_MAX);
             let key = HoldKey::new(saved.key.as_str());
-            holds.entry(key).or_default().insert(saved.no, saved.into());
+            holds.entry(key).or_default().insert(saved.no, Box::new(saved.into()));
         }
         let names = self.names.into_iter();
         Memory {
@@ -194,6 +201,7 @@ impl From<&Name> for SavedName {
         Self {
             first_seen: name.first_seen,
             not_before: name.not_before,
+            clock_moved: name.clock_moved,
             turn: name.turn,
             watched: name.watched,
             begins: name.begins,
@@ -220,6 +228,7 @@ impl From<SavedName> for Name {
         Self {
             first_seen: name.first_seen,
             not_before: name.not_before,
+            clock_moved: name.clock_moved,
             turn: name.turn,
             watched: name.watched,
             begins: name.begins,
@@ -240,7 +249,7 @@ impl SavedHold {
     }
 
     fn of(key: &HoldKey, held: &Held) -> Self {
-        let pair = |written: Written| (written.at, written.own);
+        let pair = |written: Written| (written.at, written.by, written.own);
         Self {
             key: key.as_str().to_owned(),
             no: held.no,
@@ -248,6 +257,7 @@ impl SavedHold {
             exclusive: held.mode == LockMode::Exclusive,
             holder: SavedHolder::from(&held.holder),
             held_since: held.held_since,
+            surely_since: held.surely_since,
             since_is_exact: held.since_is_exact,
             refreshes: held.refreshes,
             files: held.files.iter().map(|id| id.as_str().to_owned()).collect(),
@@ -258,6 +268,7 @@ impl SavedHold {
             pending: held.pending.as_ref().map(|origin| SavedOrigin {
                 first: origin.first.as_str().to_owned(),
                 since: origin.since,
+                surely_since: origin.surely_since,
                 since_is_exact: origin.since_is_exact,
                 starts: origin.starts,
                 tip: origin.tip.map(pair),
@@ -274,7 +285,7 @@ impl SavedHold {
 
 impl From<SavedHold> for Held {
     fn from(saved: SavedHold) -> Self {
-        let written = |(at, own)| Written { at, own };
+        let written = |(at, by, own)| Written { at, by, own };
         let reasons = [GoneReason::Rebooted, GoneReason::Gone, GoneReason::Reused];
         let gone = saved.gone.and_then(|word| reasons.into_iter().find(|one| one.as_str() == word));
         Self {
@@ -283,6 +294,7 @@ impl From<SavedHold> for Held {
             mode: if saved.exclusive { LockMode::Exclusive } else { LockMode::Shared },
             holder: saved.holder.into(),
             held_since: saved.held_since,
+            surely_since: saved.surely_since,
             since_is_exact: saved.since_is_exact,
             refreshes: saved.refreshes,
             files: saved.files.into_iter().map(LockId::new).collect(),
@@ -293,6 +305,7 @@ impl From<SavedHold> for Held {
             pending: saved.pending.map(|origin| Origin {
                 first: LockId::new(origin.first),
                 since: origin.since,
+                surely_since: origin.surely_since,
                 since_is_exact: origin.since_is_exact,
                 starts: origin.starts,
                 tip: origin.tip.map(written),
@@ -335,12 +348,22 @@ impl From<SavedHolder> for Holder {
 
 impl From<&Run> for SavedRun {
     fn from(run: &Run) -> Self {
-        Self { since: run.since, undated: run.undated, last: run.last }
+        Self {
+            since: run.since,
+            surely_since: run.surely_since,
+            undated: run.undated,
+            last: run.last,
+        }
     }
 }
 
 impl From<SavedRun> for Run {
     fn from(run: SavedRun) -> Self {
-        Self { since: run.since, undated: run.undated, last: run.last }
+        Self {
+            since: run.since,
+            surely_since: run.surely_since,
+            undated: run.undated,
+            last: run.last,
+        }
     }
 }

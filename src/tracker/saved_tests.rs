@@ -52,7 +52,14 @@ fn look(tracker: &mut Tracker, now: i64, entries: Vec<LockEntry>) -> Arc<Seen> {
     let spec = Arc::new(spec("t", "/srv/t"));
     let outcome = Ok(Look { entries, ..Look::default() });
     let (started_at, ended_at) = (at(now - 1), at(now));
-    tracker.apply(Scan { spec, started_at, ended_at, took: Duration::ZERO, outcome });
+    tracker.apply(Scan {
+        spec,
+        started_at,
+        ended_at,
+        boot: Duration::from_secs(1_000_000 + now.unsigned_abs()),
+        took: Duration::ZERO,
+        outcome,
+    });
     let status = tracker.status();
     Arc::clone(status.targets.values().next().and_then(|target| target.seen()).unwrap())
 }

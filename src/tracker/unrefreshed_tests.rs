@@ -28,7 +28,14 @@ fn look(tracker: &mut Tracker, seconds: i64, entries: Vec<LockEntry>, facts: Fac
     let spec = Arc::new(spec("t", "/srv/t"));
     let (started_at, ended_at) = (at(seconds - 1), at(seconds));
     let outcome = Ok(Look { entries, facts, ..Look::default() });
-    tracker.apply(Scan { spec, started_at, ended_at, took: Duration::ZERO, outcome });
+    tracker.apply(Scan {
+        spec,
+        started_at,
+        ended_at,
+        boot: Duration::from_secs(1_000_000 + seconds.unsigned_abs()),
+        took: Duration::ZERO,
+        outcome,
+    });
     let status = tracker.status();
     Arc::clone(status.targets.values().next().and_then(|target| target.seen()).unwrap())
 }

@@ -4,7 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "requests are where renderers get the time from")]
 
 use std::convert::Infallible;
-use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,20 +18,21 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use jiff::Timestamp;
-use prometheus::{Registry, TextEncoder};
+use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::body::{Answer, Writing};
+use self::render::Renderer;
 use crate::exposition::format::Format;
-use crate::exposition::metrics::StatusCollector;
-use crate::exposition::{openmetrics, page};
+use crate::exposition::page;
 use crate::reload::{Settings, Wish};
 use crate::scanner::Waiting;
 use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
 
 mod body;
+pub mod render;
 
 /// A client must have sent its request's head after this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,6 +61,8 @@ pub struct Site {
     pub machine: watch::Receiver<MachineStatus>,
     /// `process_*`.
     pub process: Registry,
+    /// Where metrics are rendered.
+    pub renderer: Renderer,
     /// Scans waiting for a place.
     pub waiting: Waiting,
     /// Where metrics are, `/metrics`.
@@ -298,10 +300,9 @@ async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
     }
     let (rendering, wants) = (site.clone(), asked.clone());
     // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
-    let rendered = tokio::task::spawn_blocking(move || {
-        render(&rendering, &wants.wanted, wants.format, wants.gzip)
-    });
-    let body = Bytes::from(rendered.await.context("a fault, see the log")??);
+    let work = move || render::page(&rendering, &wants.wanted, wants.format, wants.gzip);
+    let rendered = site.renderer.run(work).await;
+    let body = Bytes::from(rendered.context("a fault, see the log")??);
     *page = Some(Page { asked, revision, rendered: Instant::now(), body: body.clone() });
     Ok(body)
 }
@@ -338,46 +339,6 @@ impl Wanted {
         wanted.without = without;
         Some(wanted)
     }
-}
-
-/// The whole page of metrics as of now.
-fn render(site: &Site, wanted: &Wanted, format: Format, gzip: bool) -> anyhow::Result<Vec<u8>> {
-    site.telemetry.scan_lag(site.waiting.lag());
-    let mut status = site.status.borrow().clone();
-    if !wanted.without.is_empty() {
-        let mut targets = (*status.targets).clone();
-        targets.retain(|_, target| !wanted.without.contains(&target.spec.source_name()));
-        status.targets = Arc::new(targets);
-    }
-    let targets = Registry::new();
-    let Settings { rules, exporter: facts } = site.settings.borrow().clone();
-    let collector = StatusCollector::new(status, Timestamp::now(), rules);
-    targets.register(Box::new(collector))?;
-    // Collectors that describe nothing beforehand look alike to a registry: one each.
-    let exporter = Registry::new();
-    exporter.register(Box::new(facts))?;
-    let machine = Registry::new();
-    machine.register(Box::new(site.machine.borrow().clone()))?;
-    let mut body = String::new();
-    for registry in [&targets, &machine, &exporter, site.telemetry.registry(), &site.process] {
-        let mut families = registry.gather();
-        if !wanted.names.is_empty() {
-            families.retain(|family| wanted.names.iter().any(|name| name == family.name()));
-        }
-        match format {
-            Format::Text => TextEncoder::new().encode_utf8(&families, &mut body)?,
-            Format::OpenMetrics { .. } => openmetrics::encode(&families, &mut body),
-        }
-    }
-    if matches!(format, Format::OpenMetrics { .. }) {
-        body.push_str(openmetrics::END);
-    }
-    if !gzip {
-        return Ok(body.into_bytes());
-    }
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(body.as_bytes())?;
-    Ok(encoder.finish()?)
 }
 
 /// Whether an `Accept-Encoding` allows gzip: named with a weight above 0, or covered by `*`.

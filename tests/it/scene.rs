@@ -184,7 +184,8 @@ pub fn status(targets: Vec<(TargetSpec, Vec<(i64, Outcome)>)>) -> Status {
             let took = Duration::from_millis(125);
             let started_at = ended_at - took;
             let spec = Arc::new(spec.clone());
-            tracker.apply(Scan { spec, started_at, ended_at, took, outcome });
+            let boot = Duration::from_secs(ended_at.as_second().unsigned_abs());
+            tracker.apply(Scan { spec, started_at, ended_at, boot, took, outcome });
         }
     }
     tracker.status()

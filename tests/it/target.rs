@@ -1,4 +1,4 @@
-//! A restic target of the local disk, for the tests that need one.
+//! A restic target, for the tests that need one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,17 +30,28 @@ pub fn reader(
     env: &[(&str, &str)],
     context: &Context,
 ) -> Box<dyn LockSource> {
+    let repository = root.to_str().expect("test folders have plain names");
+    reader_of(repository, password, env, &[], context)
+}
+
+/// The reader of a repository anywhere.
+pub fn reader_of(
+    repository: &str,
+    password: PasswordSpec,
+    env: &[(&str, &str)],
+    options: &[(&str, &str)],
+    context: &Context,
+) -> Box<dyn LockSource> {
     // Empty variables count as none: what runs the tests may have some of restic's own.
     let none = ["RESTIC_PASSWORD", "RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND"];
     let mut variables: BTreeMap<_, _> =
         none.into_iter().map(|name| (name.to_owned(), Secret::new(""))).collect();
     variables.extend(env.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
-    let repository = root.to_str().expect("test folders have plain names");
     let restic = ResticSpec {
-        repository: Location::parse(repository).expect("a folder is a location"),
+        repository: Location::parse(repository).expect("a location"),
         password,
         env: EnvSpec { env: variables, env_file: None, env_dir: None },
-        options: BTreeMap::new(),
+        options: options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
         key_hint: None,
         cacert: vec![],
         insecure_tls: false,

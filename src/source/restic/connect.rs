@@ -49,8 +49,20 @@ pub struct Specified {
 impl Connect for Specified {
     async fn connect(&self) -> Result<Session, ScanError> {
         let environment = Environment::load(&self.spec.env).await.map_err(secret_failed)?;
-        let opener =
-            secret::resolve(&self.spec.password, &environment).await.map_err(secret_failed)?;
+        // A command that hangs must be told as such before the whole scan is.
+        let patience = self.timeout.mul_f64(0.8);
+        let resolving = secret::resolve(&self.spec.password, &environment);
+        let opener = match tokio::time::timeout(patience, resolving).await {
+            Ok(opener) => opener.map_err(secret_failed)?,
+            Err(_elapsed) => {
+                return Err(ScanError::new(
+                    ErrorClass::Config,
+                    "read the password",
+                    &format!("the password command or file did not answer within {patience:?}"),
+                    "Run the command by hand as the exporter's user; it must not ask anything.",
+                ));
+            }
+        };
         let hint = match &self.spec.key_hint {
             Some(hint) => Some(hint.clone()),
             None => environment

@@ -119,6 +119,11 @@ async fn a_missing_folder_is_empty_and_a_missing_repository_is_an_error() {
     let error = store.list("keys").await.expect_err("is a file");
     assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Damaged));
 
+    // What lies behind a link to a file system that is not mounted is not known to be nothing.
+    std::os::unix::fs::symlink("/nonexistent/locks", dir.path().join("linked")).expect("links");
+    let error = store.list("linked").await.expect_err("leads nowhere");
+    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Damaged));
+
     let gone = dir.path().join("gone");
     let error = self::store(&gone, LIMIT).list("locks").await.expect_err("is missing");
     assert_eq!(error.kind, StoreErrorKind::NotFound);

@@ -97,7 +97,7 @@ impl From<Fault> for Failure {
 }
 
 impl Link {
-    /// Runs requests on the connection. A connection that turns out to have died is made anew, once.
+    /// Runs requests on the connection. One that turns out to have died is made anew, once.
     pub(super) async fn run<T, W>(
         self: &Arc<Self>,
         work: impl Fn(Arc<Live>) -> W,

@@ -142,7 +142,15 @@ impl Looker {
         };
         let took = Duration::from_millis((ended - began).unsigned_abs());
         let (started_at, ended_at) = (moment(began), moment(ended));
-        Scan { spec: Arc::new(tests::spec("t", "/srv/t")), started_at, ended_at, took, outcome }
+        let boot = Duration::from_millis((EPOCH_MS + ended).unsigned_abs());
+        Scan {
+            spec: Arc::new(tests::spec("t", "/srv/t")),
+            started_at,
+            ended_at,
+            boot,
+            took,
+            outcome,
+        }
     }
 }
 

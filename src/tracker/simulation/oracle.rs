@@ -193,7 +193,7 @@ impl Oracle {
         let look = self.looks;
         self.names.retain(|_, name| name.look + 2 >= look);
         ensure!(found.files.len() == seen.entries.len(), "files lost or made up");
-        for SeenEntry { entry, first_seen, not_before } in &seen.entries {
+        for SeenEntry { entry, first_seen, not_before, .. } in &seen.entries {
             let name = self.names.entry(entry.stub().id.as_str().to_string());
             let name = name.or_insert(NameSeen { first: found.ended, look });
             name.look = look;

@@ -13,7 +13,7 @@ const CAN: Can = Can { kinds: false, below: Some(EntryKind::Deeper), ..EVERYTHIN
 
 const ACCOUNT: (&str, &str) = ("AZURE_ACCOUNT_NAME", "devstoreaccount1");
 /// The key that Azurite publishes.
-const KEY: (&str, &str) = (
+pub const KEY: (&str, &str) = (
     "AZURE_ACCOUNT_KEY",
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
 );
@@ -24,7 +24,7 @@ const READ: &str = "sv=2018-11-09&ss=b&srt=sco&sp=r&se=2099-01-01T00%3A00%3A00Z&
 const READ_LIST: &str = "?sv=2018-11-09&ss=b&srt=sco&sp=rl&se=2099-01-01T00%3A00%3A00Z&sig=0%2FVtRkDqkEaYPBKkcGJrNKjjCY4p8MHNSYBwLtOsorg%3D";
 const EXPIRED: &str = "sv=2018-11-09&ss=b&srt=sco&sp=rl&se=2020-01-01T00%3A00%3A00Z&sig=8YnhsxWMkAStOjpj7dZ5XfvLZw8m%2BKvCEpG3qBcKvKI%3D";
 
-struct Azurite {
+pub struct Azurite {
     dir: tempfile::TempDir,
     _server: Server,
     url: String,
@@ -32,7 +32,7 @@ struct Azurite {
 
 impl Azurite {
     /// Azurite with one container, `box`.
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let port = free_port();
         let mut command = Command::new(program("AZURITE"));
@@ -49,7 +49,7 @@ impl Azurite {
         Self { dir, _server: server, url }
     }
 
-    async fn fill(&self, prefix: &str, more: &[&str]) {
+    pub async fn put(&self, objects: impl IntoIterator<Item = (String, Vec<u8>)>) {
         let writer = MicrosoftAzureBuilder::new()
             .with_account("devstoreaccount1")
             .with_container_name("box")
@@ -58,14 +58,19 @@ impl Azurite {
             .with_config(AzureConfigKey::SasKey, ALL)
             .build()
             .expect("is complete");
-        let more = more.iter().map(|name| (name.to_string(), &b"x"[..]));
-        for (key, content) in fixture().into_iter().chain(more) {
-            let path = object_store::path::Path::parse(format!("{prefix}{key}")).expect("is a key");
+        for (key, content) in objects {
+            let path = object_store::path::Path::parse(key).expect("is a key");
             writer.put(&path, content.into()).await.expect("writes");
         }
     }
 
-    fn variables<'a>(&'a self, login: &'a [(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    async fn fill(&self, prefix: &str, more: &[&str]) {
+        let more = more.iter().map(|name| (name.to_string(), &b"x"[..]));
+        let all = fixture().into_iter().chain(more);
+        self.put(all.map(|(key, content)| (format!("{prefix}{key}"), content.to_vec()))).await;
+    }
+
+    pub fn variables<'a>(&'a self, login: &'a [(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         [&[ACCOUNT, ("AZURITE_BLOB_STORAGE_URL", self.url.as_str())], login].concat()
     }
 
@@ -149,11 +154,8 @@ async fn azures_refusals_are_told_apart() {
     expect(&no_key, ErrorClass::Config, &["open azure:box:/", "AZURE_ACCOUNT_KEY"]);
 }
 
-#[tokio::test]
-async fn google_behaves() {
-    let dir = tempfile::tempdir().expect("a folder");
-    make_folder(&dir.path().join("data/bucket"));
-    make_folder(&dir.path().join("data/bucket/bäckup/repo"));
+/// A server over the buckets in `data`, and its address.
+pub fn google(dir: &Path) -> (Server, String) {
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let mut command = Command::new(program("GCS_SERVER"));
@@ -161,8 +163,16 @@ async fn google_behaves() {
         .args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string()])
         .args(["-public-host", &address, "-external-url", &format!("http://{address}")])
         .args(["-backend", "memory", "-data"])
-        .arg(dir.path().join("data"));
-    let _server = Server::on_port(&mut command, &dir.path().join("log"), port);
+        .arg(dir.join("data"));
+    (Server::on_port(&mut command, &dir.join("log"), port), address)
+}
+
+#[tokio::test]
+async fn google_behaves() {
+    let dir = tempfile::tempdir().expect("a folder");
+    make_folder(&dir.path().join("data/bucket"));
+    make_folder(&dir.path().join("data/bucket/bäckup/repo"));
+    let (_server, address) = google(dir.path());
     let variables = [("STORAGE_EMULATOR_HOST", address.as_str())];
     let repository = "gs:bucket:/bäckup/repo";
     let opened = Case { variables: &variables, ..Case::of(repository) }.open().expect("opens");

@@ -13,7 +13,7 @@ const CAN: Can = Can { times: false, folders: false, kinds: false, odd_names: fa
 const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
 /// rest-server over a folder, with some arguments.
-fn rest_server(folder: &Path, arguments: &[&str]) -> (Server, u16) {
+pub fn rest_server(folder: &Path, arguments: &[&str]) -> (Server, u16) {
     let port = free_port();
     let log = folder.with_extension("log");
     let mut command = Command::new(program("REST_SERVER"));

@@ -10,7 +10,7 @@ use super::*;
 /// As every backend, but restic looks at files only here.
 const CAN: Can = Can { kinds: false, ..EVERYTHING };
 
-struct Ssh {
+pub struct Ssh {
     dir: tempfile::TempDir,
     server: Server,
     port: u16,
@@ -36,7 +36,7 @@ fn daemon(dir: &Path, port: u16, log: &str) -> Server {
 
 impl Ssh {
     /// A server with some more lines of configuration; `DIR` in them is its folder.
-    fn start(more: &str) -> Self {
+    pub fn start(more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let at = dir.path();
         std::fs::set_permissions(at, PermissionsExt::from_mode(0o755)).expect("is ours");
@@ -68,13 +68,13 @@ impl Ssh {
         self.dir.path().join(name)
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         let path = path.replace('%', "%25").replace('#', "%23");
         format!("sftp://{}@127.0.0.1:{}/{path}", user(), self.port)
     }
 
     /// Arguments that keep the machine's own ssh files out of it.
-    fn arguments(&self, key: &str, known_hosts: &str) -> String {
+    pub fn arguments(&self, key: &str, known_hosts: &str) -> String {
         let at = self.dir.path().display();
         format!(
             "-F none -i {at}/{key} -o IdentitiesOnly=yes -o IdentityAgent=none \
