@@ -133,7 +133,7 @@ async fn scans(root: &Path) {
         fs::read_dir(root).unwrap().map(|found| found.unwrap().path()).collect();
     roots.sort();
     let targets = TargetSet::new(roots.iter().map(|root| target(root)));
-    let context = app::context();
+    let context = app::context(lock_exporter::proc::machine::MachineSpec::unknown());
     let watched: Vec<Watched> =
         targets.iter().map(|spec| (Arc::clone(spec), source::open(spec, &context))).collect();
     let mut tracker = Tracker::new(source::policy, Duration::from_secs(900));

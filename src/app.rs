@@ -22,13 +22,17 @@ use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings}
 use crate::exposition::metrics::{Exporter, Rules};
 use crate::label::{self, LabelRules};
 use crate::location::Location;
+use crate::proc::machine::{Machine, MachineSpec};
+use crate::proc::process::Programs;
+use crate::proc::procfs::Procfs;
 use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
-use crate::scanner::{Open, Scanner, moment};
+use crate::scanner::{Scanner, moment};
 use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
-use crate::status::{ClockStep, Status};
+use crate::state::{State, StateError};
+use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
 use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
 use crate::telemetry::Telemetry;
@@ -44,11 +48,18 @@ const SCANS_QUEUED: usize = 256;
 /// So often is looked whether the clock was stepped, also when nothing is scanned.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
+/// The machine itself is looked at this often.
+const LOOK_AT_MACHINE_EVERY: Duration = Duration::from_secs(15);
+/// What is remembered is written down this often, while there is something new.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+
 /// How a command ends when it does not succeed.
 #[derive(Debug)]
 pub enum Failure {
     /// It was called wrongly.
     Usage(anyhow::Error),
+    /// Another instance has what only one can have.
+    Taken(anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -57,7 +68,7 @@ impl Failure {
     /// The error in words, whatever its kind.
     pub fn into_error(self) -> anyhow::Error {
         match self {
-            Failure::Usage(error) | Failure::Other(error) => error,
+            Failure::Usage(error) | Failure::Taken(error) | Failure::Other(error) => error,
         }
     }
 }
@@ -282,7 +293,7 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
 pub fn check_files(config: &Config) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for spec in &config.targets {
-        let SourceSpec::Restic(restic) = &spec.source;
+        let SourceSpec::Restic(restic) = &spec.source else { continue };
         let secret = match &restic.password {
             PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
             PasswordSpec::Inherit
@@ -308,13 +319,46 @@ pub fn check_files(config: &Config) -> anyhow::Result<()> {
     bail!("{} file(s) cannot be read:\n{}", problems.len(), problems.join("\n"))
 }
 
+/// What the flags say about this machine.
+pub fn machine(cli: &Cli) -> MachineSpec {
+    let flags = &cli.machine;
+    let own = std::iter::once(host_name(&cli.watch));
+    MachineSpec {
+        names: own.chain(flags.host_alias.iter().cloned()).map(Into::into).collect(),
+        unique: flags.host_name_unique,
+        evidence: !flags.no_evidence,
+        show_holders: flags.process,
+        programs: Programs { others: flags.programs.clone() },
+        procfs: Procfs::new(&flags.procfs),
+        rootfs: flags.rootfs.clone(),
+        ..MachineSpec::unknown()
+    }
+}
+
 /// What the whole process shares.
-pub fn context() -> Context {
+pub fn context(machine: MachineSpec) -> Context {
     let sources: Vec<_> = SOURCES.iter().map(|source| source.name).collect();
     let backends: Vec<_> = BACKENDS.iter().map(|backend| backend.name).collect();
     Context {
         telemetry: Arc::new(Telemetry::new(&sources, &backends)),
         derivations: Arc::new(DerivationBudget::of_this_machine()),
+        machine: Arc::new(Machine::new(machine)),
+    }
+}
+
+/// The state folder that the flags name, taken.
+///
+/// # Errors
+/// [`Failure::Taken`] when another instance has it; anything else when nobody can have it.
+pub fn state(cli: &Cli, context: &Context) -> Result<Option<State>, Failure> {
+    let Some(folder) = &cli.machine.state_dir else {
+        tracing::info!("no --state.dir: what is remembered of holds ends with this process");
+        return Ok(None);
+    };
+    match State::take(folder, &context.machine.spec.procfs) {
+        Ok(state) => Ok(Some(state)),
+        Err(error @ StateError::Taken { .. }) => Err(Failure::Taken(error.into())),
+        Err(error @ StateError::Unusable { .. }) => Err(Failure::Other(error.into())),
     }
 }
 
@@ -345,19 +389,22 @@ pub fn build() -> Vec<(&'static str, &'static str)> {
 /// When the exporter's own metrics or signals cannot be set up.
 pub async fn run<'a>(
     config: Config,
+    context: Context,
+    state: Option<State>,
     load: &'a Load<'a>,
     web: &Web,
     listeners: Vec<TcpListener>,
-    open: Open,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let context = context();
+    // Ours until the end of this function, whatever the tasks do.
+    let state = state.map(Arc::new);
     let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     // The first scrape sees every target, and none of them looked at.
-    let mut tracker = Tracker::new(source::policy, config.scan.hold);
+    let mut tracker = remembering(state.as_deref(), config.scan.hold);
     tracker.retarget(&following.borrow());
     let (publish, status) = watch::channel(tracker.status());
+    let (machine, machine_now) = watch::channel(MachineStatus::default());
     let (stop, stopping) = watch::channel(false);
     let (reload, mut reloads) = mpsc::channel(1);
     let (settings, settings_now) = watch::channel(Settings {
@@ -370,13 +417,14 @@ pub async fn run<'a>(
             total_shards: 1,
         },
     });
-    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
+    let scanner = Scanner::new(context.clone(), source::open, config.scan.concurrency, scans);
     let process = Registry::new();
     process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
     let site = Arc::new(Site {
         status,
         settings: settings_now.clone(),
         telemetry: context.telemetry.clone(),
+        machine: machine_now,
         process,
         renderer: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
@@ -385,10 +433,19 @@ pub async fn run<'a>(
         page: tokio::sync::Mutex::default(),
         ready_from: Instant::now() + web.ready_timeout,
         reload: web.enable_lifecycle.then_some(reload),
-        stopping,
+        stopping: stopping.clone(),
     });
+    let looking = tokio::spawn(look_at_machine(context.machine.clone(), machine));
     let server = tokio::spawn(web::serve(listeners, site));
-    let tracking = tokio::spawn(track(tracker, settings_now, following.clone(), arriving, publish));
+    let tracking = tokio::spawn(track(Tracking {
+        tracker,
+        state: state.clone(),
+        settings: settings_now,
+        targets: following.clone(),
+        scans: arriving,
+        publish,
+        stopping: stopping.clone(),
+    }));
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
     let mut reloader = Reloader { load, rules, current: config, targets, settings };
@@ -409,10 +466,13 @@ pub async fn run<'a>(
     tracing::info!("stopping");
     stop.send_replace(true);
     scanning.abort();
+    looking.abort();
     if server.await.is_err() {
         tracing::error!("the server ended with a fault");
     }
-    tracking.abort();
+    if tracking.await.is_err() {
+        tracing::error!("the tracker ended with a fault");
+    }
     Ok(())
 }
 
@@ -431,41 +491,103 @@ fn log_start(config: &Config) {
     }
 }
 
-/// Owns the tracker: takes scans in, follows the set of targets, publishes the picture.
-async fn track(
-    mut tracker: Tracker,
-    mut settings: watch::Receiver<Settings>,
-    mut targets: watch::Receiver<TargetSet>,
-    mut scans: mpsc::Receiver<Scan>,
+/// Looks at the machine itself from time to time, and says once what may not be seen of it.
+async fn look_at_machine(machine: Arc<Machine>, publish: watch::Sender<MachineStatus>) {
+    let mut ticks = tokio::time::interval(LOOK_AT_MACHINE_EVERY);
+    let mut told = false;
+    loop {
+        ticks.tick().await;
+        let machine = machine.clone();
+        let Ok(status) = tokio::task::spawn_blocking(move || machine.status()).await else {
+            continue;
+        };
+        let missing: Vec<_> =
+            status.capabilities.iter().filter(|(_, there)| !there).map(|(name, _)| *name).collect();
+        if !missing.is_empty() && !told {
+            told = true;
+            tracing::info!(
+                missing = missing.join(" "),
+                "some of what proves who holds a lock of this machine may not be seen; \
+                 docs/file-locks.md says how to grant it"
+            );
+        }
+        publish.send_replace(status);
+    }
+}
+
+/// A tracker that knows what another process remembered.
+fn remembering(state: Option<&State>, hold: Duration) -> Tracker {
+    let mut tracker = Tracker::new(source::policy, hold);
+    if let Some(state) = state {
+        let (saved, told) = state.load();
+        if let Some(told) = told {
+            tracing::warn!("{told}");
+        }
+        if let Some(saved) = saved {
+            tracker.restore(saved);
+        }
+    }
+    tracker
+}
+
+/// What the owner of the tracker works with.
+struct Tracking {
+    tracker: Tracker,
+    state: Option<Arc<State>>,
+    settings: watch::Receiver<Settings>,
+    targets: watch::Receiver<TargetSet>,
+    scans: mpsc::Receiver<Scan>,
     publish: watch::Sender<Status>,
-) {
+    stopping: watch::Receiver<bool>,
+}
+
+/// Owns the tracker: takes scans in, follows the set of targets, publishes the picture, and
+/// writes down what is remembered, from time to time and at the end.
+async fn track(mut on: Tracking) {
     let mut batch = Vec::new();
+    let mut written = Instant::now();
     let mut ticks = tokio::time::interval(CLOCK_EVERY);
     loop {
-        follow_clock(&mut tracker);
-        publish.send_replace(tracker.status());
+        follow_clock(&mut on.tracker);
+        on.publish.send_replace(on.tracker.status());
+        if written.elapsed() >= WRITE_EVERY {
+            written = Instant::now();
+            remember(&on).await;
+        }
         tokio::select! {
             _ = ticks.tick() => {}
-            Ok(()) = settings.changed() => {
-                tracker.hold_for(settings.borrow_and_update().rules.hold);
+            Ok(()) = on.settings.changed() => {
+                on.tracker.hold_for(on.settings.borrow_and_update().rules.hold);
             }
-            changed = targets.changed() => {
+            changed = on.targets.changed() => {
                 if changed.is_err() {
-                    return;
+                    break;
                 }
-                let set = targets.borrow_and_update().clone();
-                tracker.retarget(&set);
+                let set = on.targets.borrow_and_update().clone();
+                on.tracker.retarget(&set);
             }
-            taken = scans.recv_many(&mut batch, SCANS_QUEUED) => {
+            taken = on.scans.recv_many(&mut batch, SCANS_QUEUED) => {
                 if taken == 0 {
-                    return;
+                    break;
                 }
-                follow_clock(&mut tracker);
+                follow_clock(&mut on.tracker);
                 for scan in batch.drain(..) {
-                    tracker.apply(scan);
+                    on.tracker.apply(scan);
                 }
             }
+            _ = on.stopping.wait_for(|stopping| *stopping) => break,
         }
+    }
+    remember(&on).await;
+}
+
+async fn remember(on: &Tracking) {
+    let Some(state) = on.state.clone() else { return };
+    let saved = on.tracker.save();
+    match tokio::task::spawn_blocking(move || state.store(saved)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
+        Err(error) => tracing::error!(%error, "what is remembered was not written down"),
     }
 }
 

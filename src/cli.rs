@@ -30,6 +30,9 @@ pub struct Cli {
     /// How it is scanned.
     #[command(flatten)]
     pub scan: ScanFlags,
+    /// What is known of this machine.
+    #[command(flatten)]
+    pub machine: MachineFlags,
     /// How it is served.
     #[command(flatten)]
     pub web: Web,
@@ -162,6 +165,60 @@ pub struct ScanFlags {
     #[arg(long = "scan.hold", value_name = "DURATION", global = true,
           env = "LOCK_EXPORTER_SCAN_HOLD", value_parser = crate::config::duration)]
     pub hold: Option<Duration>,
+}
+
+/// What is known of the machine that the exporter runs on.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "This machine")]
+pub struct MachineFlags {
+    /// Another name by which locks of this machine are known; can be given several times
+    #[arg(
+        long = "host.alias",
+        value_name = "NAME",
+        global = true,
+        value_delimiter = ',',
+        env = "LOCK_EXPORTER_HOST_ALIAS"
+    )]
+    pub host_alias: Vec<String>,
+    /// Whether no other machine or container has these names; if not, no lock is called dead
+    /// because its process is not here
+    #[arg(long = "host.name-unique", value_name = "BOOL", global = true, default_value_t = true,
+          default_missing_value = "true", num_args = 0..=1, require_equals = true,
+          action = clap::ArgAction::Set, env = "LOCK_EXPORTER_HOST_NAME_UNIQUE")]
+    pub host_name_unique: bool,
+    /// Look for the processes that hold restic's locks of this machine [default]
+    #[arg(long = "collector.evidence", global = true, overrides_with = "no_evidence")]
+    pub evidence: bool,
+    /// Do not look for them
+    #[arg(long = "no-collector.evidence", global = true, overrides_with = "evidence")]
+    pub no_evidence: bool,
+    /// Show the processes of this machine that can hold repository locks, so that other exporters'
+    /// locks can be joined with them
+    #[arg(long = "collector.process", global = true, env = "LOCK_EXPORTER_COLLECTOR_PROCESS")]
+    pub process: bool,
+    /// Another program that holds repository locks as restic does; can be given several times
+    #[arg(long = "collector.evidence.program", value_name = "NAME", global = true)]
+    pub programs: Vec<String>,
+    /// Folder in which holds are remembered over restarts; one exporter at a time has it
+    #[arg(long = "state.dir", value_name = "DIR", global = true, env = "LOCK_EXPORTER_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Where /proc is mounted
+    #[arg(
+        long = "path.procfs",
+        value_name = "DIR",
+        global = true,
+        default_value = "/proc",
+        env = "LOCK_EXPORTER_PATH_PROCFS"
+    )]
+    pub procfs: PathBuf,
+    /// Where the root of the watched machine is mounted, when lock files are not in our own
+    #[arg(
+        long = "path.rootfs",
+        value_name = "DIR",
+        global = true,
+        env = "LOCK_EXPORTER_PATH_ROOTFS"
+    )]
+    pub rootfs: Option<PathBuf>,
 }
 
 /// How metrics are served.

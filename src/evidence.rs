@@ -14,6 +14,7 @@ use crate::lock::{Holder, LockEntry, LockId, LockMode};
 use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
 use crate::target::PerMode;
 
+mod file;
 mod steps;
 mod view;
 mod words;
@@ -82,7 +83,11 @@ pub enum Topic {
     Conflict,
     /// Lock times and storage times differ, or this machine's clock was stepped.
     ClockSkew,
-    /// The target could not be looked at.
+    /// A daemon's lock that is not held.
+    NotHeld,
+    /// Locks on a file that is no longer at its path.
+    ReplacedFile,
+    /// The target could not be looked at, or looking did not tell.
     NotSeen,
 }
 
@@ -100,6 +105,8 @@ impl Topic {
             Topic::Empty => "empty",
             Topic::Conflict => "conflict",
             Topic::ClockSkew => "clock_skew",
+            Topic::NotHeld => "not_held",
+            Topic::ReplacedFile => "replaced_file",
             Topic::NotSeen => "not_seen",
         }
     }
@@ -216,7 +223,10 @@ impl Evidence<'_> {
             Finding { lock_of: Some(self.lock_of(hold)), ..finding.then(self.step(newest)) }
         };
         let mut findings = Vec::new();
-        if self.over(hold.refreshed_at, of_mode(&spec.stuck_limit, hold.mode)) {
+        if self.is_of_file() {
+            let (severity, topic) = self.file_severity(hold);
+            findings.push(finding(severity, topic, sentence));
+        } else if self.over(hold.refreshed_at, of_mode(&spec.stuck_limit, hold.mode)) {
             let severity = match hold.mode {
                 LockMode::Exclusive => Severity::Critical,
                 LockMode::Shared => Severity::Warning,
@@ -242,10 +252,13 @@ impl Evidence<'_> {
 
     /// Whose, of what mode, for how long.
     fn lock_of(&self, hold: &Hold) -> String {
-        let Holder { hostname, username, pid, .. } = &hold.holder;
+        let Holder { hostname, username, command, pid, .. } = &hold.holder;
         let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
         let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
         let (mode, held) = (hold.mode.as_str(), self.held(hold));
+        if self.is_of_file() {
+            return format!("{mode} lock of {}{pid}, held for {held}", name(command));
+        }
         let (user, host) = (name(username), name(hostname));
         format!("{mode} lock of {user}@{host}{pid}, held for {held}")
     }
@@ -278,9 +291,10 @@ impl Evidence<'_> {
 
     /// What no single file shows.
     fn of_target(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
+        let mut findings = self.file().map_or(Vec::new(), |file| self.of_file_target(file));
         findings.extend(self.stepped());
-        findings.extend(self.conflict());
+        // The kernel grants no two locks that exclude each other: ranges, flock beside fcntl.
+        findings.extend(self.conflict().filter(|_| !self.is_of_file()));
         findings.extend(LockMode::ALL.into_iter().filter_map(|mode| self.blocked(mode)));
         if let Some(skew) = self.seen.clock_skew
             && skew.unsigned_abs() > SKEW_MAX
@@ -355,7 +369,10 @@ impl Evidence<'_> {
                 in_words(signed(limit))
             );
             let finding = Finding::new(Severity::Warning, Topic::BlockedTooLong, evidence);
-            finding.then(self.list())
+            match self.is_of_file() {
+                true => finding,
+                false => finding.then(self.list()),
+            }
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::lock::{GoneReason, LeasePolicy, Liveness, Lock, LockEntry, LockMode, Stub, Tenure};
+use crate::lock::{GoneReason, LeasePolicy, Lock, LockEntry, LockMode, Stub, Tenure};
 
 /// What a lock's facts amount to at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +148,8 @@ pub fn age(entry: &LockEntry, first_seen: Timestamp, now: Timestamp) -> Age {
 /// is stale when it is *strictly* older than the limit by its own time, when that time is
 /// missing, or when its process is proven gone. Added is what no clock can spoil: every refresh
 /// writes a new file under a new name, so one name seen for longer than the limit was not
-/// refreshed. A time in the future never makes a lock stale.
+/// refreshed. A time in the future never makes a lock stale. What the kernel vouches for is never
+/// stale, and a file that holds by existing is stale only when its owner is proven gone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -180,15 +181,16 @@ pub fn age(entry: &LockEntry, first_seen: Timestamp, now: Timestamp) -> Age {
 /// # Ok::<(), jiff::Error>(())
 /// ```
 pub fn judge(lock: &Lock, first_seen: Timestamp, policy: &LeasePolicy, now: Timestamp) -> Verdict {
-    match lock.liveness {
-        Liveness::Gone(reason) => return Verdict::Stale(StaleReason::Owner(reason)),
-        Liveness::Alive | Liveness::Unknown => {}
-    }
-    let Tenure::Leased { refreshed_at } = lock.tenure;
-    match refreshed_at {
-        // restic reads a missing time as the year 1, which is over any limit.
-        None => Verdict::Stale(StaleReason::Age),
-        Some(own) => by_silence(since(own, now), since(first_seen, now), policy),
+    let gone = lock.liveness.gone().map(|reason| Verdict::Stale(StaleReason::Owner(reason)));
+    match lock.tenure {
+        // The kernel drops the lock of the dead; a taker that is gone has left it to a child.
+        Tenure::Kernel => Verdict::Fresh,
+        Tenure::Present { .. } => gone.unwrap_or(Verdict::Fresh),
+        Tenure::Leased { refreshed_at } => gone.unwrap_or_else(|| match refreshed_at {
+            // restic reads a missing time as the year 1, which is over any limit.
+            None => Verdict::Stale(StaleReason::Age),
+            Some(own) => by_silence(since(own, now), since(first_seen, now), policy),
+        }),
     }
 }
 

@@ -108,6 +108,13 @@ pub enum Tenure {
         /// states none (missing, `null` or the zero time).
         refreshed_at: Option<Timestamp>,
     },
+    /// The kernel vouches for it and drops it with its last descriptor; it has no time at all.
+    Kernel,
+    /// The existence of a file is the lock; nothing ends it but the removal of the file.
+    Present {
+        /// The file's modification time.
+        since: Timestamp,
+    },
 }
 
 /// Evidence about the holder's process, gathered by the source.
@@ -115,10 +122,74 @@ pub enum Tenure {
 pub enum Liveness {
     /// The process is there and can be the holder.
     Alive,
+    /// The same, in a PID namespace below that of this host.
+    AliveNamespaced,
+    /// It is there, stopped by a signal or a debugger: it cannot refresh.
+    AliveStopped,
+    /// It is there and has not refreshed for longer than a healthy holder could live with.
+    AliveNotRefreshing,
     /// The process is proven gone.
     Gone(GoneReason),
-    /// Nothing is proven, e.g. because the holder is on another host.
+    /// It would be proven gone if the host's name were its alone.
+    Suspect(GoneReason),
+    /// The holder is on another host.
+    Foreign,
+    /// Its pid is there and is another program: perhaps reused, perhaps a wrapper.
+    OtherProgram,
+    /// Several processes can be the holder.
+    Ambiguous,
+    /// Nothing is proven, because nobody looked or the processes cannot be seen.
     Unknown,
+}
+
+impl Liveness {
+    /// The word used on pages and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Liveness::Alive => "alive",
+            Liveness::AliveNamespaced => "alive_namespaced",
+            Liveness::AliveStopped => "alive_stopped",
+            Liveness::AliveNotRefreshing => "alive_not_refreshing",
+            Liveness::Gone(reason) => reason.as_str(),
+            Liveness::Suspect(_) => "suspect",
+            Liveness::Foreign => "foreign",
+            Liveness::OtherProgram => "other_program",
+            Liveness::Ambiguous => "ambiguous",
+            Liveness::Unknown => "unknown",
+        }
+    }
+
+    /// Why the holder is certainly gone, if it is.
+    pub fn gone(self) -> Option<GoneReason> {
+        match self {
+            Liveness::Gone(reason) => Some(reason),
+            Liveness::Alive
+            | Liveness::AliveNamespaced
+            | Liveness::AliveStopped
+            | Liveness::AliveNotRefreshing
+            | Liveness::Suspect(_)
+            | Liveness::Foreign
+            | Liveness::OtherProgram
+            | Liveness::Ambiguous
+            | Liveness::Unknown => None,
+        }
+    }
+
+    /// Whether a process is there that can be the holder.
+    pub fn is_alive(self) -> bool {
+        match self {
+            Liveness::Alive
+            | Liveness::AliveNamespaced
+            | Liveness::AliveStopped
+            | Liveness::AliveNotRefreshing => true,
+            Liveness::Gone(_)
+            | Liveness::Suspect(_)
+            | Liveness::Foreign
+            | Liveness::OtherProgram
+            | Liveness::Ambiguous
+            | Liveness::Unknown => false,
+        }
+    }
 }
 
 /// Why a holder is certainly gone.
@@ -264,13 +335,30 @@ impl LockEntry {
         }
     }
 
-    /// The lock's own time, by the holder's clock.
+    /// The lock's own time: by the holder's clock, or the modification time of a file whose
+    /// existence is the lock.
     pub fn refreshed_at(&self) -> Option<Timestamp> {
         match self {
             LockEntry::Readable(lock) => match lock.tenure {
                 Tenure::Leased { refreshed_at } => refreshed_at,
+                Tenure::Present { since } => Some(since),
+                Tenure::Kernel => None,
             },
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => None,
+        }
+    }
+}
+
+impl LockEntry {
+    /// Whether its holder renews it: then one look without it is a refresh on its way, and its
+    /// time is by the holder's clock. What is no lock that we can read counts as such.
+    pub fn is_leased(&self) -> bool {
+        match self {
+            LockEntry::Readable(lock) => match lock.tenure {
+                Tenure::Leased { .. } => true,
+                Tenure::Kernel | Tenure::Present { .. } => false,
+            },
+            LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => true,
         }
     }
 }

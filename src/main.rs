@@ -7,12 +7,14 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use lock_exporter::app::{self, Failure};
 use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
-use lock_exporter::{cmd, source, web};
+use lock_exporter::{cmd, web};
 
 /// `check` answers Nagios with 3 for everything that is not a judgement.
 const UNKNOWN: u8 = 3;
 /// sysexits' EX_USAGE.
 const USAGE: u8 = 64;
+/// sysexits' EX_TEMPFAIL: another instance has the state folder.
+const TAKEN: u8 = 75;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             let (error, code) = match failure {
                 Failure::Usage(error) => (error, USAGE),
+                Failure::Taken(error) => (error, TAKEN),
                 Failure::Other(error) => (error, 1),
             };
             complain(&format!("{error:#}"));
@@ -75,12 +78,14 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
                 cmd::print(&format!("{} targets, nothing wrong\n", config.targets.len()))?;
                 return Ok(0);
             }
+            let context = app::context(app::machine(cli));
+            let state = app::state(cli, &context)?;
             let listeners = web::listen(&cli.web.listen).await?;
             let load = || {
                 let again = app::configuration(cli);
                 Box::pin(async { again.await.map_err(Failure::into_error) }) as _
             };
-            app::run(config, &load, &cli.web, listeners, source::open, app::signals()?).await?;
+            app::run(config, context, state, &load, &cli.web, listeners, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,

@@ -76,8 +76,40 @@ pub struct Facts {
     /// True when that is only until a key derivation ends, see
     /// [`crate::source::LockSource::ready`].
     pub key_pending: bool,
+    /// Why the scan could not tell whether a lock is held, although nothing failed; then there are
+    /// no entries, and they say nothing.
+    pub unknown: Option<UnknownWhy>,
+    /// Requests that wait for a lock of this target; absent where that cannot be known.
+    pub waiters: Option<u64>,
+    /// Locks still held on a deleted or replaced file of this path; absent for repositories.
+    pub orphaned: Option<u64>,
     /// More about the target for the page and JSON, e.g. `repository_version` → `2`. Few, short.
     pub details: BTreeMap<&'static str, Arc<str>>,
+}
+
+/// Why nobody can tell from here whether a lock is held.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum UnknownWhy {
+    /// Locks of processes outside the exporter's PID namespace are hidden from it.
+    Namespace,
+    /// A file system whose other clients' locks this kernel does not know.
+    RemoteFs,
+    /// Files of two subvolumes share one number, and whose the lock is cannot be read.
+    Ambiguous,
+    /// The path is of a kind that cannot be such a lock file.
+    NotAFile,
+}
+
+impl UnknownWhy {
+    /// The reason as one word, for pages and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            UnknownWhy::Namespace => "namespace",
+            UnknownWhy::RemoteFs => "remote_fs",
+            UnknownWhy::Ambiguous => "ambiguous",
+            UnknownWhy::NotAFile => "not_a_file",
+        }
+    }
 }
 
 /// Why a scan failed. The words are the `reason` label of the metrics and the log field.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::judge::dated;
+use crate::judge::{self, Blocked, State, dated};
 use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode};
 use crate::scan::{Facts, Ignored, ScanError};
 use crate::target::{PerMode, TargetName, TargetSpec};
@@ -30,6 +30,38 @@ pub struct Status {
 impl Status {
     /// No more events than this are kept, over all targets.
     pub const EVENTS_MAX: usize = 500;
+}
+
+/// What can be seen of this machine, and who can hold repository locks on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineStatus {
+    /// What may be seen, by the words of the `name` label.
+    pub capabilities: Vec<(&'static str, bool)>,
+    /// The processes; absent when they are not collected.
+    pub holders: Option<Holders>,
+}
+
+/// Processes of this machine that can hold repository locks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holders {
+    /// Names by which locks know this machine.
+    pub hostnames: Vec<Arc<str>>,
+    /// All processes are visible and the names are this machine's alone, so that one that is not
+    /// listed is not there.
+    pub watched: bool,
+    /// Each under every pid that it is known by.
+    pub processes: Vec<HolderProcess>,
+}
+
+/// A process under one of its pids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HolderProcess {
+    /// Its pid on the host or in its own PID namespace.
+    pub pid: i64,
+    /// Name of its program.
+    pub command: Arc<str>,
+    /// When it started.
+    pub started_at: Timestamp,
 }
 
 /// Everything known about one target.
@@ -148,6 +180,24 @@ pub struct Seen {
     pub vanished: u32,
 }
 
+impl Seen {
+    /// What a new lock would meet.
+    pub fn blocked(&self) -> Blocked {
+        match self.facts.unknown {
+            Some(_) => Blocked { exclusive: None, shared: None },
+            None => judge::blocked(self.entries.iter().map(|seen| &seen.entry)),
+        }
+    }
+
+    /// What the locks amount to.
+    pub fn state(&self) -> State {
+        match self.facts.unknown {
+            Some(_) => State::Unknown,
+            None => judge::state(self.entries.iter().map(|seen| &seen.entry)),
+        }
+    }
+}
+
 /// A lock file and when its name was first seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenEntry {
@@ -190,7 +240,7 @@ impl SeenEntry {
     /// How far the clock that dates a lock is from the storage's, or, where the storage has no
     /// times, how far outside of what the exporter saw. `None` when nothing is there to compare.
     pub fn clock_skew(&self) -> Option<SignedDuration> {
-        let own = self.entry.refreshed_at()?;
+        let own = self.entry.refreshed_at().filter(|_| self.entry.is_leased())?;
         if let Some(stored_at) = self.entry.stub().stored_at {
             return Some(own.duration_since(stored_at));
         }

@@ -102,6 +102,7 @@ impl TargetSpec {
     pub fn source_name(&self) -> &'static str {
         match self.source {
             SourceSpec::Restic(_) => "restic",
+            SourceSpec::File(_) => "file",
         }
     }
 
@@ -109,6 +110,7 @@ impl TargetSpec {
     pub fn backend(&self) -> &'static str {
         match &self.source {
             SourceSpec::Restic(spec) => spec.repository.scheme(),
+            SourceSpec::File(_) => "",
         }
     }
 
@@ -116,15 +118,85 @@ impl TargetSpec {
     pub fn location(&self) -> String {
         match &self.source {
             SourceSpec::Restic(spec) => spec.repository.to_string(),
+            SourceSpec::File(spec) => spec.path.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// What proves that a lock of this target is held.
+    pub fn proof(&self) -> Proof {
+        match &self.source {
+            SourceSpec::Restic(_) => Proof::Lease,
+            SourceSpec::File(spec) => match spec.format {
+                FileFormat::Kernel => Proof::Kernel,
+                FileFormat::Pid | FileFormat::Exists => Proof::Presence,
+            },
         }
     }
 }
 
+/// What proves that a lock is held; it decides which metrics make sense.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Proof {
+    /// The holder renews it.
+    Lease,
+    /// The kernel says so.
+    Kernel,
+    /// A file is there.
+    Presence,
+}
+
 /// What is watched, by the source that can read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are few of them, and each is shared")]
 pub enum SourceSpec {
     /// A restic repository.
     Restic(ResticSpec),
+    /// A lock file of this machine.
+    File(FileSpec),
+}
+
+/// A lock file, and how it is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileSpec {
+    /// Where it is; absolute, below `--path.rootfs`.
+    pub path: PathBuf,
+    /// Whether holding it is the rule or the exception.
+    pub role: Role,
+    /// What of the file is the lock.
+    pub format: FileFormat,
+}
+
+/// How a lock file is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Role {
+    /// Held while a job runs.
+    #[default]
+    Job,
+    /// Held always, by the one instance of a service.
+    Daemon,
+}
+
+/// What of a lock file is the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FileFormat {
+    /// A lock of the kernel on it: flock, fcntl. Its presence means nothing.
+    #[default]
+    Kernel,
+    /// Its presence; it names the holder's process.
+    Pid,
+    /// Its presence.
+    Exists,
+}
+
+impl FileFormat {
+    /// The word used in the configuration, on pages and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FileFormat::Kernel => "kernel",
+            FileFormat::Pid => "pid",
+            FileFormat::Exists => "exists",
+        }
+    }
 }
 
 /// How to reach and open one restic repository. Names follow restic's own options.

@@ -35,7 +35,7 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// [`Failure`] when there is nothing to check or the result cannot be written.
 pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
     let config = targets(cli, &check.targets).await?;
-    let context = app::context();
+    let context = app::context(app::machine(cli));
     let (done, finished) = mpsc::unbounded_channel();
     let progress = tokio::spawn(progress(config.targets.len(), finished));
     let status = look_once(&config, &context, source::open, done).await;

@@ -3,6 +3,7 @@
 //! A syntax error ends at the first one; after that all errors are reported together, each with
 //! its line and key. Pure: files that the text names are not opened here.
 
+mod file;
 mod reader;
 mod tree;
 
@@ -122,6 +123,23 @@ pub fn default_hold_limit() -> PerMode<Option<Duration>> {
     }
 }
 
+/// Default limit of a job's hold of a lock file.
+const FILE_HOLD_LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// Default limits of holds, by what is held.
+#[derive(Clone, Copy, Debug)]
+struct HoldLimits {
+    restic: PerMode<Option<Duration>>,
+    /// Of a job; a daemon may hold its lock for ever.
+    file_job: Option<Duration>,
+}
+
+impl Default for HoldLimits {
+    fn default() -> Self {
+        Self { restic: default_hold_limit(), file_job: Some(FILE_HOLD_LIMIT) }
+    }
+}
+
 /// Default stuck limit of both modes.
 pub fn default_stuck_limit() -> PerMode<Option<Duration>> {
     PerMode { exclusive: Some(STUCK_LIMIT_MIN), shared: Some(STUCK_LIMIT_MIN) }
@@ -191,14 +209,14 @@ pub fn parse(text: &str, overrides: &Overrides, host: &str) -> Result<Config, Co
     let mut reader = Reader::default();
     let mut config =
         Config { scan: ScanSettings::default(), labels: LabelRules::default(), targets: vec![] };
-    let mut hold_limit = default_hold_limit();
+    let mut hold_limits = HoldLimits::default();
     if !matches!(root.value, Value::Null) {
         let mut map = reader.map(&root, "");
         if let Some(node) = map.take("scan") {
             config.scan = reader.scan(node);
         }
         if let Some(node) = map.take("hold_limits") {
-            hold_limit = reader.hold_limits(node);
+            hold_limits = reader.hold_limits(node);
         }
         if let Some(node) = map.take("labels") {
             config.labels = reader.labels(node);
@@ -207,7 +225,7 @@ pub fn parse(text: &str, overrides: &Overrides, host: &str) -> Result<Config, Co
         reader.finish(map, &["scan", "hold_limits", "labels", "targets"]);
         apply(overrides, &mut config.scan);
         if let Some(node) = targets {
-            let defaults = Defaults { scan: config.scan, hold_limit, host };
+            let defaults = Defaults { scan: config.scan, hold_limits, host };
             config.targets = reader.targets(node, &defaults);
         }
     }

@@ -9,13 +9,13 @@ use regex::Regex;
 
 use super::tree::{Key, Node, Value};
 use super::{
-    Problem, STUCK_LIMIT_MIN, ScanSettings, contradiction, default_hold_limit, default_stuck_limit,
+    HoldLimits, Problem, STUCK_LIMIT_MIN, ScanSettings, contradiction, default_stuck_limit,
     duration, target,
 };
 use crate::label::{HolderLabel, LabelRules};
 use crate::location::Location;
 use crate::secret::{EnvSpec, PasswordSpec, Secret};
-use crate::target::{PerMode, ResticSpec, TargetName, TargetSpec};
+use crate::target::{PerMode, ResticSpec, Role, SourceSpec, TargetName, TargetSpec};
 
 /// More targets than this are refused.
 const TARGETS_MAX: usize = 20_000;
@@ -26,7 +26,7 @@ type Way = (&'static str, fn(String) -> PasswordSpec);
 /// What a target inherits from the rest of the file.
 pub(super) struct Defaults<'a> {
     pub scan: ScanSettings,
-    pub hold_limit: PerMode<Option<Duration>>,
+    pub hold_limits: HoldLimits,
     pub host: &'a str,
 }
 
@@ -49,7 +49,12 @@ impl<'a> Map<'a> {
     }
 }
 
-fn join(path: &str, key: &str) -> String {
+/// 0 = never.
+fn never(duration: Duration) -> Option<Duration> {
+    Some(duration).filter(|duration| !duration.is_zero())
+}
+
+pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
@@ -108,7 +113,7 @@ impl Reader {
         }
     }
 
-    fn text(&mut self, node: &Node, key: &str) -> Option<String> {
+    pub fn text(&mut self, node: &Node, key: &str) -> Option<String> {
         match &node.value {
             Value::Scalar(text) if !text.is_empty() => Some(text.clone()),
             Value::Null | Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
@@ -184,7 +189,6 @@ impl Reader {
         path: &str,
         mut limit: PerMode<Option<Duration>>,
     ) -> PerMode<Option<Duration>> {
-        let never = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
         if matches!(node.value, Value::Scalar(_)) {
             if let Some(duration) = self.duration(node, path) {
                 limit = PerMode { exclusive: never(duration), shared: never(duration) };
@@ -201,14 +205,22 @@ impl Reader {
         limit
     }
 
-    pub fn hold_limits(&mut self, node: &Node) -> PerMode<Option<Duration>> {
-        let mut limit = default_hold_limit();
+    pub fn hold_limits(&mut self, node: &Node) -> HoldLimits {
+        let mut limits = HoldLimits::default();
         let mut map = self.map(node, "hold_limits");
         if let Some(node) = map.take("restic") {
-            limit = self.per_mode(node, "hold_limits.restic", limit);
+            limits.restic = self.per_mode(node, "hold_limits.restic", limits.restic);
         }
-        self.finish(map, &["restic"]);
-        limit
+        if let Some(node) = map.take("file") {
+            let mut map = self.map(node, "hold_limits.file");
+            if let Some(node) = map.take("job") {
+                let limit = self.duration(node, "hold_limits.file.job");
+                limits.file_job = limit.map_or(limits.file_job, never);
+            }
+            self.finish(map, &["job"]);
+        }
+        self.finish(map, &["restic", "file"]);
+        limits
     }
 
     pub fn labels(&mut self, node: &Node) -> LabelRules {
@@ -304,7 +316,62 @@ impl Reader {
                 *field = self.duration(node, &join(path, key)).unwrap_or(*field);
             }
         }
-        let mut hold_limit = defaults.hold_limit;
+        let source = match (restic, map.take("file")) {
+            (Some(restic), None) => {
+                self.restic(restic, &join(path, "restic")).map(SourceSpec::Restic)
+            }
+            (None, Some(file)) => self.lock_file(file, &join(path, "file")).map(SourceSpec::File),
+            (Some(_), Some(_)) => {
+                self.problem(node, path, "has both restic and file; a target is one of them");
+                None
+            }
+            (None, None) => {
+                self.problem(node, path, "needs restic or file: what is to be watched");
+                None
+            }
+        };
+        let limits = self.limits(&mut map, path, source.as_ref(), &defaults.hold_limits);
+        let keys = ["name", "restic", "file", "interval", "timeout", "hold_limit", "stuck_limit"];
+        self.finish(map, &keys);
+        let name = self.name(node, name, path);
+        if let Some(message) = contradiction(&defaults.scan, spec_interval, spec_timeout) {
+            self.problem(node, path, message);
+        }
+        let (Some(good), Some(source)) = (name.clone(), source) else { return (name, None) };
+        if self.problems.len() > before {
+            return (name, None);
+        }
+        let (hold_limit, stuck_limit) = limits;
+        let (interval, timeout, host) = (spec_interval, spec_timeout, defaults.host);
+        let spec = match source {
+            SourceSpec::Restic(restic) => {
+                target(good, restic, interval, timeout, hold_limit, stuck_limit, host)
+            }
+            SourceSpec::File(_) => {
+                let (name, host) = (good, host.into());
+                TargetSpec { name, interval, timeout, hold_limit, stuck_limit, host, source }
+            }
+        };
+        (name, Some(spec))
+    }
+
+    /// How long the locks of a target may be held, and how long while they are not refreshed or
+    /// others wait.
+    fn limits(
+        &mut self,
+        map: &mut Map<'_>,
+        path: &str,
+        source: Option<&SourceSpec>,
+        defaults: &HoldLimits,
+    ) -> (PerMode<Option<Duration>>, PerMode<Option<Duration>>) {
+        let both = |limit| PerMode { exclusive: limit, shared: limit };
+        let mut hold_limit = match source {
+            Some(SourceSpec::File(file)) => match file.role {
+                Role::Job => both(defaults.file_job),
+                Role::Daemon => both(None),
+            },
+            Some(SourceSpec::Restic(_)) | None => defaults.restic,
+        };
         if let Some(node) = map.take("hold_limit") {
             hold_limit = self.per_mode(node, &join(path, "hold_limit"), hold_limit);
         }
@@ -313,7 +380,8 @@ impl Reader {
             let key = join(path, "stuck_limit");
             stuck_limit = self.per_mode(node, &key, stuck_limit);
             let limits = [stuck_limit.exclusive, stuck_limit.shared];
-            if limits.into_iter().flatten().any(|limit| limit < STUCK_LIMIT_MIN) {
+            let refreshed = matches!(source, Some(SourceSpec::Restic(_)));
+            if refreshed && limits.into_iter().flatten().any(|limit| limit < STUCK_LIMIT_MIN) {
                 self.problem(
                     node,
                     &key,
@@ -321,39 +389,7 @@ impl Reader {
                 );
             }
         }
-        if let Some(file) = map.take("file") {
-            self.problem(
-                file,
-                &join(path, "file"),
-                "this version watches restic repositories only, no lock files",
-            );
-        }
-        self.finish(map, &["name", "restic", "interval", "timeout", "hold_limit", "stuck_limit"]);
-        let name = self.name(node, name, path);
-        let source = match restic {
-            Some(restic) => self.restic(restic, &join(path, "restic")),
-            None => {
-                self.problem(node, path, "needs restic: what is to be watched");
-                None
-            }
-        };
-        if let Some(message) = contradiction(&defaults.scan, spec_interval, spec_timeout) {
-            self.problem(node, path, message);
-        }
-        let (Some(good), Some(restic)) = (name.clone(), source) else { return (name, None) };
-        if self.problems.len() > before {
-            return (name, None);
-        }
-        let spec = target(
-            good,
-            restic,
-            spec_interval,
-            spec_timeout,
-            hold_limit,
-            stuck_limit,
-            defaults.host,
-        );
-        (name, Some(spec))
+        (hold_limit, stuck_limit)
     }
 
     fn name(&mut self, target: &Node, node: Option<&Node>, path: &str) -> Option<TargetName> {

@@ -2,6 +2,7 @@ use super::*;
 use crate::label::HolderLabel;
 use crate::secret::PasswordSpec;
 use crate::target::SourceSpec;
+use crate::target::{FileFormat, Role};
 
 fn read(text: &str) -> Result<Config, ConfigError> {
     parse(text, &Overrides::default(), "web01")
@@ -45,12 +46,12 @@ targets:
     assert_eq!(db01.hold_limit.shared, None);
     assert_eq!(db01.stuck_limit.exclusive, Some(Duration::from_secs(45 * 60)));
     assert_eq!(db01.stuck_limit.shared, None);
-    let SourceSpec::Restic(restic) = &db01.source;
+    let SourceSpec::Restic(restic) = &db01.source else { panic!("{db01:?}") };
     assert_eq!(restic.password, PasswordSpec::File("/etc/restic/db01.pass".into()));
     assert_eq!(restic.env.env["NUMBER"].expose(), b"0123");
     assert_eq!(restic.options["s3.bucket-lookup"], "path");
     assert_eq!(sealed.interval, Duration::from_secs(120));
-    let SourceSpec::Restic(restic) = &sealed.source;
+    let SourceSpec::Restic(restic) = &sealed.source else { panic!("{sealed:?}") };
     assert_eq!(restic.password, PasswordSpec::Inherit);
 }
 
@@ -157,4 +158,47 @@ proptest::proptest! {
     fn any_text_is_a_configuration_or_an_error(text in "\\PC*|[ -~\\n]{0,200}") {
         let _ = read(&text);
     }
+}
+
+#[test]
+fn lock_files_have_a_role_and_a_format() {
+    let text = "
+hold_limits: {file: {job: 2h}}
+targets:
+  - {name: apt, file: {path: /var/lib/dpkg/lock-frontend, role: job}, stuck_limit: 5m}
+  - {name: agent, file: {path: /run/agent.lock, role: daemon}}
+  - {name: pacman, file: {path: /var/lib/pacman/db.lck, format: exists}, hold_limit: 30m}
+";
+    let config = parse(text, &Overrides::default(), "web01").unwrap();
+    let [apt, agent, pacman] = &config.targets[..] else { panic!("{config:?}") };
+    let SourceSpec::File(file) = &pacman.source else { panic!("{pacman:?}") };
+    assert_eq!((file.role, file.format), (Role::Job, FileFormat::Exists));
+    assert_eq!(apt.hold_limit.exclusive, Some(Duration::from_secs(2 * 3600)));
+    // Nobody refreshes a lock file, so restic's limit is not its least one.
+    assert_eq!(apt.stuck_limit.shared, Some(Duration::from_secs(300)));
+    assert_eq!(agent.hold_limit.exclusive, None);
+    assert_eq!(pacman.hold_limit.shared, Some(Duration::from_secs(1800)));
+    assert_eq!((apt.source_name(), apt.backend(), &*apt.host), ("file", "", "web01"));
+}
+
+#[test]
+fn everything_wrong_with_lock_files_is_said_at_once() {
+    let text = "
+targets:
+  - {name: a, file: {role: deamon}}
+  - {name: b, file: {path: run/b.lock, format: flock}}
+  - {name: c, file: {path: /run/c.lock}, restic: {repository: /srv/c}}
+  - {name: d, file: {path: '/run/*.lock'}}
+";
+    let ConfigError(problems) = parse(text, &Overrides::default(), "web01").unwrap_err();
+    let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    let expected = [
+        "targets[0].file",
+        "targets[0].file.role",
+        "targets[1].file.path",
+        "targets[1].file.format",
+        "targets[2]",
+        "targets[3].file.path",
+    ];
+    assert_eq!(keys, expected, "{problems:?}");
 }

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::signed;
 use super::view::Evidence;
 use super::words::{in_words, plain};
-use crate::lock::{Liveness, Lock, LockEntry, Stub, UnreadableWhy};
+use crate::lock::{Lock, LockEntry, Stub, UnreadableWhy};
 use crate::status::SeenEntry;
 
 /// A damaged file this young may still be uploading.
@@ -25,7 +25,7 @@ pub struct Step {
 }
 
 impl Step {
-    fn run(line: String) -> Self {
+    pub(super) fn run(line: String) -> Self {
         Self { note: None, line: Some(line) }
     }
 
@@ -33,7 +33,7 @@ impl Step {
         Self { note: Some(note), line: None }
     }
 
-    fn but(self, note: impl Into<String>) -> Self {
+    pub(super) fn but(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
     }
 }
@@ -42,6 +42,7 @@ impl Evidence<'_> {
     /// What to do about one file.
     pub fn step(&self, entry: &SeenEntry) -> Step {
         match &entry.entry {
+            LockEntry::Readable(lock) if self.is_of_file() => self.file_step(lock),
             LockEntry::Readable(_) if !self.is_dead(entry) => self.ask(entry),
             LockEntry::Readable(lock) => match self.endangered {
                 None => self.unlock(lock, entry),
@@ -89,17 +90,15 @@ impl Evidence<'_> {
             return step;
         }
         let wait = in_words(limit.saturating_sub(age));
-        match lock.liveness {
-            Liveness::Gone(_) => {
+        match lock.liveness.gone() {
+            Some(_) => {
                 let host = match lock.holder.hostname.is_empty() {
                     true => "the holder's host".to_string(),
                     false => plain(&lock.holder.hostname),
                 };
                 step.but(format!("run it on {host}: elsewhere it works only in {wait}"))
             }
-            Liveness::Alive | Liveness::Unknown => {
-                step.but(format!("it works only in {wait}, because the lock's time is ahead"))
-            }
+            None => step.but(format!("it works only in {wait}, because the lock's time is ahead")),
         }
     }
 

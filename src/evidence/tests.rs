@@ -554,3 +554,18 @@ fn a_long_host_name_makes_no_long_line() {
     let findings = found(&[(60, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
     assert!(findings[0].next_step.as_deref().unwrap().len() < 200);
 }
+
+#[test]
+fn a_lock_whose_process_is_here_is_never_to_be_unlocked() {
+    for (liveness, said) in [
+        (Liveness::AliveNotRefreshing, "is here and does not refresh"),
+        (Liveness::AliveStopped, "is here and stopped"),
+    ] {
+        let mut lock = lock("web03", LockMode::Exclusive, Some(-50 * MIN), None);
+        lock.liveness = liveness;
+        let findings = found(&[(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+        assert_eq!(findings[0].topic, Topic::Stuck);
+        assert!(findings[0].evidence.contains(said), "{}", findings[0].evidence);
+        assert_eq!(findings[0].next_step, Some(ps("web03")));
+    }
+}

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::file::of_process;
 use super::signed;
 use super::words::{ago, in_words, plain, quoted};
 use crate::judge::{self, StaleReason, Verdict};
@@ -105,6 +106,12 @@ impl<'a> Evidence<'a> {
         let own = entry.entry.refreshed_at();
         let stored = entry.entry.stub().stored_at;
         let old = |time: Timestamp| self.is_old_by_any_clock(time);
+        if let LockEntry::Readable(lock) = &entry.entry
+            && lock.liveness.is_alive()
+        {
+            // It may be hung, but it is there: to take its lock away is dangerous.
+            return false;
+        }
         match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(GoneReason::Gone) | StaleReason::Unrefreshed) => true,
             // When a host booted and a process began is told by this machine's clock.
@@ -139,6 +146,9 @@ impl<'a> Evidence<'a> {
     }
 
     fn readable(&self, lock: &Lock, entry: &SeenEntry) -> String {
+        if self.is_of_file() {
+            return self.of_lock_file(lock, entry);
+        }
         let mut text = match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(reason)) => match self.recent_step() {
                 Some(step) if !self.is_dead(entry) => format!(
@@ -160,6 +170,10 @@ impl<'a> Evidence<'a> {
             }
             Verdict::Unjudged => "no lock".to_string(),
         };
+        if let Some(process) = of_process(lock) {
+            text.push_str("; ");
+            text.push_str(&process);
+        }
         if let Some(doubt) = lock.doubt {
             text.push_str("; probably not a lock at all: ");
             text.push_str(doubt);

@@ -12,7 +12,7 @@ use crate::evidence::{self, Evidence, Finding};
 use crate::judge;
 use crate::lock::{Holder, LockEntry, LockMode};
 use crate::scan::ScanError;
-use crate::status::{Hold, SeenEntry, Status, TargetStatus};
+use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
 use crate::target::PerMode;
 
 /// Lock files and findings of one target that are listed one by one; the rest is only counted.
@@ -162,8 +162,7 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
     let spec = &target.spec;
     let findings = evidence::findings(target, now, hold);
     let seen = target.seen_at(now, hold).map(|seen| &**seen);
-    let entries = || seen.iter().flat_map(|seen| &seen.entries).map(|entry| &entry.entry);
-    let blocked = seen.map(|_| judge::blocked(entries()));
+    let blocked = seen.map(Seen::blocked);
     Target {
         name: spec.name.as_str(),
         source: spec.source_name(),
@@ -171,7 +170,7 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
         host: &spec.host,
         location: spec.location(),
         severity: evidence::worst(&findings).as_str(),
-        state: seen.map_or(judge::State::Unknown, |_| judge::state(entries())).as_str(),
+        state: seen.map_or(judge::State::Unknown, Seen::state).as_str(),
         sealed: seen.map(|seen| seen.facts.sealed),
         blocked: Modes {
             exclusive: blocked.and_then(|blocked| blocked.exclusive),

@@ -19,7 +19,7 @@ use crate::judge::{Blocked, State};
 use crate::label::LabelRules;
 use crate::lock::LockMode;
 use crate::status::{DurationHistogram, Status};
-use crate::target::PerMode;
+use crate::target::{PerMode, Proof, Role, SourceSpec};
 
 /// What renders besides the status.
 #[derive(Clone, Debug)]
@@ -92,14 +92,14 @@ impl Samples<'_> {
     }
 }
 
-fn pair(name: &str, value: &str) -> LabelPair {
+pub(super) fn pair(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.into());
     pair.set_value(value.into());
     pair
 }
 
-fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut metric = Metric::from_label(labels);
     match kind {
         Kind::Gauge => {
@@ -116,7 +116,7 @@ fn sample(kind: Kind, labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn seconds(at: Timestamp) -> f64 {
+pub(super) fn seconds(at: Timestamp) -> f64 {
     // Milliseconds are finer than any clock here is right, and short to read.
     at.as_millisecond() as f64 / 1000.0
 }
@@ -151,7 +151,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lock_target_locks",
-        help: "Lock files as of the last successful scan, leftovers included. Unreadable and empty files are counted elsewhere. mode=\"unknown\": files that cannot be opened. Absent when not known.",
+        help: "Lock files as of the last successful scan, leftovers included; of a watched file the locks granted on it, one per holder. Unreadable and empty files are counted elsewhere. mode=\"unknown\": files that cannot be opened. Absent when not known.",
         kind: Kind::Gauge,
         labels: &["mode", "state"],
         values: |view, out| {
@@ -178,7 +178,7 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         values: |view, out| {
-            if let Some(seen) = view.seen() {
+            if let Some(seen) = view.seen().filter(|_| view.proof == Proof::Lease) {
                 out.add(&[], seen.unreadable as f64);
             }
         },
@@ -189,17 +189,20 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         values: |view, out| {
-            if let Some(seen) = view.seen() {
+            if let Some(seen) = view.seen().filter(|_| view.proof == Proof::Lease) {
                 out.add(&[], seen.empty as f64);
             }
         },
     },
     Family {
         name: "lock_target_oldest_lock_age_seconds",
-        help: "Scrape time minus the own time of the oldest lock file, as restic prints it; for files that cannot be opened by the storage's time or first sight. Absent without locks.",
+        help: "Scrape time minus the own time of the oldest lock file, as restic prints it; for files that cannot be opened by the storage's time or first sight, for lock files that hold by existing by their modification time. Absent without locks and for kernel locks.",
         kind: Kind::Gauge,
         labels: &["mode"],
         values: |view, out| {
+            if view.proof == Proof::Kernel {
+                return;
+            }
             for (mode, age) in view.oldest_ages() {
                 out.add(&[mode], age.as_millis() as f64 / 1000.0);
             }
@@ -249,6 +252,38 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "lock_target_orphaned_locks",
+        help: "Locks that are still held on a deleted or replaced file of this path: two jobs may run at once. Only for lock files; absent when not known.",
+        kind: Kind::Gauge,
+        labels: &[],
+        values: |view, out| {
+            if let Some(orphaned) = view.seen().and_then(|seen| seen.seen.facts.orphaned) {
+                out.add(&[], orphaned as f64);
+            }
+        },
+    },
+    Family {
+        name: "lock_target_waiters",
+        help: "Requests that wait for a lock of this file; programs that only try again and again do not wait. Absent when not known.",
+        kind: Kind::Gauge,
+        labels: &[],
+        values: |view, out| {
+            if let Some(waiters) = view.seen().and_then(|seen| seen.seen.facts.waiters) {
+                out.add(&[], waiters as f64);
+            }
+        },
+    },
+    Family {
+        name: "lock_target_expected_held",
+        help: "1 = this lock file should always be held, by the one instance of a service. Only for lock files.",
+        kind: Kind::Gauge,
+        labels: &[],
+        values: |view, out| match &view.target.spec.source {
+            SourceSpec::File(file) => out.add(&[], flag(file.role == Role::Daemon)),
+            SourceSpec::Restic(_) => {}
+        },
+    },
+    Family {
         name: "lock_target_hold_limit_seconds",
         help: "Configured limit of a hold's duration, whatever its refreshes. Absent = never.",
         kind: Kind::Gauge,
@@ -263,7 +298,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lock_target_stuck_limit_seconds",
-        help: "A hold not refreshed for longer is stuck. mode=\"unknown\" is for files that cannot be opened. Absent = never.",
+        help: "A hold not refreshed for longer is stuck; a lock file's when it is held for longer while others wait. mode=\"unknown\" is for files that cannot be opened. Absent = never.",
         kind: Kind::Gauge,
         labels: &["mode"],
         values: |view, out| {
@@ -272,6 +307,9 @@ pub const FAMILIES: &[Family] = &[
                 if let Some(limit) = limit {
                     out.add(&[mode.as_str()], limit.as_secs_f64());
                 }
+            }
+            if view.proof != Proof::Lease {
+                return;
             }
             let shorter = [limits.exclusive, limits.shared].into_iter().flatten().min();
             if let Some(limit) = shorter {
@@ -307,6 +345,9 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: HOLDER,
         values: |view, out| {
+            if view.proof != Proof::Lease {
+                return;
+            }
             for hold in &view.holds {
                 out.add_time(&hold.labels(), hold.refreshed_at);
             }
@@ -332,6 +373,9 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: HOLDER,
         values: |view, out| {
+            if view.proof == Proof::Kernel {
+                return;
+            }
             for hold in &view.holds {
                 out.add(&hold.labels(), flag(hold.gone));
             }
@@ -548,7 +592,12 @@ fn by_label_values(a: &Metric, b: &Metric) -> Ordering {
     a.get_label().iter().map(LabelPair::value).cmp(b.get_label().iter().map(LabelPair::value))
 }
 
-fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+pub(super) fn family(
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    metrics: Vec<Metric>,
+) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.into());
     family.set_help(help.into());

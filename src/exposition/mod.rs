@@ -4,6 +4,7 @@
 
 pub mod format;
 pub mod json;
+mod machine;
 pub mod metrics;
 pub mod openmetrics;
 pub mod page;

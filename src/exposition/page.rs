@@ -65,9 +65,8 @@ fn row(
     now: Timestamp,
     hold: Duration,
 ) {
-    let state = target.seen_at(now, hold).map_or(judge::State::Unknown, |seen| {
-        judge::state(seen.entries.iter().map(|entry| &entry.entry))
-    });
+    let seen = target.seen_at(now, hold);
+    let state = seen.map_or(judge::State::Unknown, |seen| seen.state());
     push(
         out,
         format_args!(

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::evidence::{self, Finding, Severity, lasting};
-use crate::judge;
 use crate::label::clean;
 use crate::status::{Status, TargetStatus};
+use crate::target::Proof;
 
 /// Findings of one target that are printed; the worst come first.
 const FINDINGS_MAX: usize = 20;
@@ -126,8 +126,7 @@ fn state_and_refused(
     let Some(seen) = target.seen_at(now, hold) else {
         return ("unknown", "not known".into());
     };
-    let entries = || seen.entries.iter().map(|entry| &entry.entry);
-    let blocked = judge::blocked(entries());
+    let blocked = seen.blocked();
     let (since, surely) = (seen.blocked_since, seen.blocked_surely_since);
     let exclusive = (since.exclusive, surely.exclusive);
     let (what, since) = match (blocked.shared, blocked.exclusive) {
@@ -137,6 +136,13 @@ fn state_and_refused(
         (Some(false), Some(false)) => ("nothing", (None, None)),
         (Some(false), None) => ("not known", (None, None)),
     };
+    let what = match (target.spec.proof(), blocked.shared, blocked.exclusive) {
+        (Proof::Lease, ..) => what,
+        (Proof::Kernel | Proof::Presence, Some(true), _) => "every other lock",
+        (Proof::Kernel | Proof::Presence, _, Some(true)) => "exclusive locks",
+        (Proof::Kernel | Proof::Presence, _, Some(false)) => "nothing",
+        (Proof::Kernel | Proof::Presence, _, None) => "not known",
+    };
     let refused = match since {
         (Some(since), surely) => {
             let ago = |then| now.duration_since(then);
@@ -144,7 +150,7 @@ fn state_and_refused(
         }
         (None, _) => what.to_owned(),
     };
-    (judge::state(entries()).as_str(), refused)
+    (seen.state().as_str(), refused)
 }
 
 /// The same line when there was nothing to look at.

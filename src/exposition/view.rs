@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,6 +11,7 @@ use crate::judge::{self, Blocked, State};
 use crate::label::{BYTES_MAX, HolderLabel, LabelRules, clean, shortened};
 use crate::lock::{LockEntry, LockMode};
 use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
+use crate::target::Proof;
 
 /// Most hold series of one target; the rest is only counted.
 const SERIES_PER_TARGET_MAX: usize = 20;
@@ -57,6 +59,7 @@ pub(super) struct Shown<'a> {
 pub(super) struct View<'a> {
     pub target: &'a TargetStatus,
     pub sealed: bool,
+    pub proof: Proof,
     pub location: String,
     pub host: String,
     pub holds: Vec<HoldSeries>,
@@ -72,7 +75,8 @@ impl<'a> View<'a> {
         rules: &Rules,
         holds: Vec<HoldSeries>,
     ) -> Self {
-        let shown = target.seen_at(now, rules.hold).map(|seen| Shown {
+        let known = |seen: &&Arc<Seen>| seen.facts.unknown.is_none();
+        let shown = target.seen_at(now, rules.hold).filter(known).map(|seen| Shown {
             seen,
             holds: &seen.holds,
             unreadable: count(seen, |e| matches!(e, LockEntry::Unreadable(..))),
@@ -82,6 +86,7 @@ impl<'a> View<'a> {
         Self {
             target,
             sealed: target.seen().is_some_and(|seen| seen.facts.sealed),
+            proof: target.spec.proof(),
             location: shortened(&target.spec.location(), BYTES_MAX),
             host: clean(&target.spec.host, BYTES_MAX).into_owned(),
             hidden: all.saturating_sub(holds.iter().map(|series| series.holds).sum()),
@@ -119,21 +124,20 @@ impl<'a> View<'a> {
         }
         if self.sealed {
             vec![("unknown", unknown)]
+        } else if self.proof != Proof::Lease {
+            vec![("exclusive", exclusive), ("shared", shared)]
         } else {
             vec![("exclusive", exclusive), ("shared", shared), ("unknown", unknown)]
         }
     }
 
     pub fn state(&self) -> State {
-        self.shown.as_ref().map_or(State::Unknown, |shown| {
-            judge::state(shown.seen.entries.iter().map(|entry| &entry.entry))
-        })
+        self.shown.as_ref().map_or(State::Unknown, |shown| shown.seen.state())
     }
 
     pub fn blocked(&self) -> Blocked {
-        self.shown.as_ref().map_or(Blocked { exclusive: None, shared: None }, |shown| {
-            judge::blocked(shown.seen.entries.iter().map(|entry| &entry.entry))
-        })
+        let unknown = Blocked { exclusive: None, shared: None };
+        self.shown.as_ref().map_or(unknown, |shown| shown.seen.blocked())
     }
 
     /// Age of the oldest lock file of each mode that has one.

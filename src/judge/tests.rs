@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::lock::Liveness;
 use crate::lock::{HoldKey, Holder, LockId, SealedWhy, UnreadableWhy};
 use crate::source::restic::KIND;
 
@@ -116,13 +117,42 @@ fn a_proven_dead_owner_makes_a_fresh_or_future_lock_stale() {
 
 #[test]
 fn a_living_or_unprovable_owner_is_judged_by_age_alone() {
-    for liveness in [Liveness::Alive, Liveness::Unknown] {
+    for liveness in [
+        Liveness::Alive,
+        Liveness::AliveNotRefreshing,
+        Liveness::AliveStopped,
+        Liveness::OtherProgram,
+        Liveness::Suspect(GoneReason::Gone),
+        Liveness::Foreign,
+        Liveness::Unknown,
+    ] {
         for (own, expected) in [(ago(240), Verdict::Fresh), (ago(31 * MIN), AGED)] {
             let mut alive = lock(LockMode::Exclusive, Some(own));
             alive.liveness = liveness;
             assert_eq!(judge(&alive, now(), &KIND.policy, now()), expected);
         }
     }
+}
+
+#[test]
+fn what_the_kernel_vouches_for_is_never_stale() {
+    let mut held = lock(LockMode::Exclusive, None);
+    held.tenure = Tenure::Kernel;
+    for liveness in [Liveness::Unknown, Liveness::Gone(GoneReason::Gone)] {
+        held.liveness = liveness;
+        assert_eq!(judge(&held, ago(40 * 24 * H), &KIND.policy, now()), Verdict::Fresh);
+    }
+}
+
+#[test]
+fn a_file_that_holds_by_existing_is_stale_only_when_its_owner_is_gone() {
+    let since = ago(40 * 24 * H);
+    let mut there = lock(LockMode::Exclusive, None);
+    there.tenure = Tenure::Present { since };
+    assert_eq!(judge(&there, since, &KIND.policy, now()), Verdict::Fresh);
+    there.liveness = Liveness::Gone(GoneReason::Rebooted);
+    let stale = Verdict::Stale(StaleReason::Owner(GoneReason::Rebooted));
+    assert_eq!(judge(&there, now(), &KIND.policy, now()), stale);
 }
 
 #[test]

@@ -66,7 +66,12 @@ struct Bench {
 fn start(names: &[&str], concurrency: usize) -> Bench {
     let (targets, following) = watch::channel(TargetSet::new(names.iter().map(|n| spec(n))));
     let (sender, scans) = mpsc::channel(1024);
-    let scanner = Scanner::new(crate::app::context(), acting, concurrency, sender);
+    let scanner = Scanner::new(
+        crate::app::context(crate::proc::machine::MachineSpec::unknown()),
+        acting,
+        concurrency,
+        sender,
+    );
     tokio::spawn(scanner.run(following));
     Bench { targets, scans }
 }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::lock::LeasePolicy;
+use crate::proc::machine::Machine;
 use crate::scan::{Look, ScanError};
 use crate::target::{SourceSpec, TargetSpec};
 use crate::telemetry::Telemetry;
 
+pub mod file;
 pub mod restic;
 
 /// What the whole process shares. Made once, by `app`.
@@ -21,6 +23,8 @@ pub struct Context {
     pub telemetry: Arc<Telemetry>,
     /// Memory for key derivations, shared by all targets.
     pub derivations: Arc<restic::derivation::DerivationBudget>,
+    /// The machine that the exporter runs on, and its processes.
+    pub machine: Arc<Machine>,
 }
 
 /// Reads the locks of one target. It keeps what makes the next scan cheap (open connections,
@@ -51,7 +55,7 @@ pub struct SourceKind {
 }
 
 /// Every source.
-pub const SOURCES: &[&SourceKind] = &[&restic::KIND];
+pub const SOURCES: &[&SourceKind] = &[&restic::KIND, &file::KIND];
 
 /// Makes the reader of one target. Does no I/O: what is wrong with a secret or a backend shows in
 /// the first scan, as that target's error.
@@ -60,6 +64,7 @@ pub fn open(spec: &TargetSpec, context: &Context) -> Box<dyn LockSource> {
         SourceSpec::Restic(restic) => {
             Box::new(restic::Restic::new(restic.clone(), spec.timeout, context))
         }
+        SourceSpec::File(file) => Box::new(file::LockFile::new(file.clone(), context)),
     }
 }
 
@@ -67,5 +72,6 @@ pub fn open(spec: &TargetSpec, context: &Context) -> Box<dyn LockSource> {
 pub fn policy(spec: &TargetSpec) -> LeasePolicy {
     match &spec.source {
         SourceSpec::Restic(_) => restic::KIND.policy,
+        SourceSpec::File(_) => file::KIND.policy,
     }
 }

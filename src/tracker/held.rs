@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::memory::{Change, LookTime, Name, signed};
-use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockId, LockMode};
+use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, Lock, LockId, LockMode};
 use crate::status::{EventKind, Hold, SeenEntry};
 
 /// One hold as it is remembered.
@@ -14,23 +14,25 @@ pub(super) struct Held {
     /// The look that saw it last.
     pub turn: u64,
     pub mode: LockMode,
-    holder: Holder,
+    pub holder: Holder,
     pub held_since: Timestamp,
     pub surely_since: Timestamp,
-    since_is_exact: bool,
-    refreshes: u64,
+    pub since_is_exact: bool,
+    pub refreshes: u64,
     /// The newest first.
     pub files: Vec<LockId>,
-    gone: Option<GoneReason>,
+    pub gone: Option<GoneReason>,
     /// When its newest file was written.
     pub newest: Written,
     /// The same of its newest file that is accounted for; that file may be gone.
     pub settled: Option<Written>,
     /// Its first file is accounted for.
-    begun: bool,
+    pub begun: bool,
     /// What lies above its newest gap, until the next look says whether it is a hold of its own.
     pub pending: Option<Origin>,
-    keeps_old_time: bool,
+    pub keeps_old_time: bool,
+    /// One look without it may be a refresh on its way; else it ends with that look.
+    pub leased: bool,
     pub stale: bool,
     /// End of the first look that saw it.
     pub first_look: Timestamp,
@@ -164,6 +166,7 @@ impl Held {
             begun: origin.first != *oldest.id(),
             pending: None,
             keeps_old_time: false,
+            leased: newest.seen.entry.is_leased(),
             stale: false,
             first_look: time.ended,
             last_look: time.ended,
@@ -231,7 +234,9 @@ impl Held {
         self.stale = stale;
         self.turn = turn;
         self.newest = newest.written;
-        self.gone = gone(newest.lock);
+        // The same lock may show another process: a child that outlives the one that took it.
+        self.holder = newest.lock.holder.clone();
+        self.gone = newest.lock.liveness.gone();
         self.files = files.iter().rev().map(|file| file.id().clone()).collect();
         self.last_look = time.ended;
         self.missed = None;
@@ -269,11 +274,4 @@ pub(super) fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bo
         (None, _) | (_, None) => true,
     };
     own && newer.at.duration_since(older.at) > limit
-}
-
-fn gone(lock: &Lock) -> Option<GoneReason> {
-    match lock.liveness {
-        Liveness::Gone(reason) => Some(reason),
-        Liveness::Alive | Liveness::Unknown => None,
-    }
 }

@@ -195,7 +195,8 @@ impl Memory {
         held.take(files, stale, turn, time);
     }
 
-    /// Ends the holds that two looks running missed. One that may have been refreshed into a file
+    /// Ends the holds that two looks running missed, of those that nobody refreshes at the first.
+    /// One that may have been refreshed into a file
     /// that is sealed is not missed until it would be stale.
     fn end_missing(&mut self, time: LookTime, entries: &[SeenEntry], found: &mut Found) {
         let turn = self.turn;
@@ -213,9 +214,13 @@ impl Memory {
                 if held.turn == turn || hidden || held.files.iter().any(is_listed_sealed) {
                     return true;
                 }
-                let Some(missed) = held.missed else {
-                    held.missed = Some(time.began);
-                    return true;
+                let missed = match held.missed {
+                    Some(missed) => missed,
+                    None if held.leased => {
+                        held.missed = Some(time.began);
+                        return true;
+                    }
+                    None => time.began,
                 };
                 found.ended.push((held.mode, elapsed(held.held_since, missed)));
                 if let Some(id) = held.files.first() {

@@ -41,7 +41,7 @@ pub(super) struct Memory {
 pub(super) struct LastLook {
     pub began: Timestamp,
     /// It had files whose holders were not known, and whose refreshes may be read.
-    sealed: bool,
+    pub sealed: bool,
 }
 
 /// What is remembered of one file name.
@@ -67,6 +67,8 @@ pub(super) struct Name {
     pub replaced: Option<u64>,
     /// The verdict at the last look that listed it.
     pub stale: bool,
+    /// Somebody refreshes it, so one look without it means little.
+    pub leased: bool,
 }
 
 /// One thing that happened, before it has a target's name.
@@ -135,6 +137,7 @@ impl Memory {
                 behind: None,
                 replaced: None,
                 stale: false,
+                leased: entry.is_leased(),
             });
             name.turn = self.turn;
             let Name { first_seen, not_before, clock_moved, .. } = *name;
@@ -158,11 +161,11 @@ impl Memory {
         }
     }
 
-    /// Forgets names that two looks running did not list.
+    /// Forgets names that two looks running did not list, of those that nobody refreshes at once.
     fn forget(&mut self, found: &mut Found) {
         let turn = self.turn;
         self.names.retain(|_, name| {
-            let gone = name.turn + 1 < turn;
+            let gone = name.turn + u64::from(name.leased) < turn;
             let refreshed = name.replaced.is_some_and(|replaced| replaced >= name.turn);
             if gone && name.stale && !refreshed {
                 found.stale_removals += 1;

@@ -20,6 +20,9 @@ mod clock;
 mod held;
 mod holds;
 mod memory;
+mod saved;
+
+pub use saved::{Saved, SavedTarget, VERSION};
 
 use clock::{Clock, Reading, Shift};
 use memory::Memory;
@@ -78,6 +81,8 @@ pub struct Tracker {
     policy_of: fn(&TargetSpec) -> LeasePolicy,
     hold: Duration,
     memories: BTreeMap<TargetName, Memory>,
+    /// What another process remembered of targets that were not asked for yet.
+    restored: BTreeMap<String, SavedTarget>,
     clock: Clock,
     /// Published by cloning; what is shared with a reader is copied on the next write.
     status: Status,
@@ -91,6 +96,7 @@ impl Tracker {
             policy_of,
             hold,
             memories: BTreeMap::new(),
+            restored: BTreeMap::new(),
             clock: Clock::default(),
             status: Status::default(),
         }
@@ -117,7 +123,10 @@ impl Tracker {
                 }
                 None => Arc::new(self.pending(spec)),
             };
-            let memory = known.and_then(|_| self.memories.remove(name)).unwrap_or_default();
+            let memory = match known.is_some() {
+                true => self.memories.remove(name).unwrap_or_default(),
+                false => self.remembered(spec),
+            };
             next.insert(name.clone(), status);
             memories.insert(name.clone(), memory);
             let durations = Arc::make_mut(&mut self.status.durations);
@@ -189,6 +198,11 @@ impl Tracker {
         target.counters.scans += 1;
         let mut events = Vec::new();
         match scan.outcome {
+            // Such a look tells nothing of locks, so what is remembered stays as it is.
+            Ok(look) if look.facts.unknown.is_some() => {
+                let seen = memory::Found::default().into_seen(scan.ended_at, look);
+                target.phase = Phase::Seen(Arc::new(seen));
+            }
             Ok(look) => {
                 let (began, ended) = (scan.started_at, scan.ended_at);
                 let time = memory::LookTime { began, ended, policy: target.policy };
@@ -251,6 +265,10 @@ fn failing(before: Phase, error: ScanError, at: Timestamp) -> Phase {
 }
 
 #[cfg(test)]
+mod saved_tests;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unrefreshed_tests;

@@ -28,7 +28,7 @@ use crate::exposition::format::Format;
 use crate::exposition::page;
 use crate::reload::{Settings, Wish};
 use crate::scanner::Waiting;
-use crate::status::Status;
+use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
 
 mod body;
@@ -57,6 +57,8 @@ pub struct Site {
     pub settings: watch::Receiver<Settings>,
     /// The exporter's own counters.
     pub telemetry: Arc<Telemetry>,
+    /// What is known of the machine itself.
+    pub machine: watch::Receiver<MachineStatus>,
     /// `process_*`.
     pub process: Registry,
     /// Where metrics are rendered.

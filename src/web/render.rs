@@ -84,11 +84,13 @@ pub(super) fn page(
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
     exporter.register(Box::new(facts))?;
+    let machine = Registry::new();
+    machine.register(Box::new(site.machine.borrow().clone()))?;
     let is_wanted =
         |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|known| known == name);
     let mut body = Body::new(gzip);
     collector.each(is_wanted, |family| body.add(&[family], format))?;
-    for registry in [&exporter, site.telemetry.registry(), &site.process] {
+    for registry in [&machine, &exporter, site.telemetry.registry(), &site.process] {
         let mut families = registry.gather();
         families.retain(|family| is_wanted(family.name()));
         body.add(&families, format)?;

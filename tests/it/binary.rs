@@ -414,6 +414,49 @@ fn manual_and_completions_name_the_flags() {
     }
 }
 
+/// A lock file that somebody has locked, and a configuration that watches it.
+fn held_lock_file(folder: &Path) -> (Child, String) {
+    let path = folder.join("job.lock");
+    let script = "exec 9>\"$1\"; flock -x 9; echo held; read -r end";
+    let mut holder = Command::new("bash")
+        .args(["-c", script, "bash"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    let config = folder.join("lock_exporter.yml");
+    let text = format!("targets:\n  - {{name: job, file: {{path: {path:?}}}}}\n");
+    std::fs::write(&config, text).unwrap();
+    (holder, format!("--config.file={}", config.display()))
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_hold_keeps_its_start_and_a_second_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut holder, config) = held_lock_file(folder.path());
+    let state = format!("--state.dir={}", folder.path().display());
+    let since = |metrics: &str| {
+        let line = metrics.lines().find(|line| line.starts_with("lock_hold_since_")).unwrap();
+        assert!(line.contains("command=\"bash\""), "{line}");
+        line.to_owned()
+    };
+    let first = Serving::start(&[&config, &state]);
+    let before = since(&first.metrics_with("lock_hold_since_timestamp_seconds{"));
+    let refused = run(&["--web.listen-address=127.0.0.1:0", &config, &state]);
+    assert_eq!(refused.status.code(), Some(75), "{refused:?}");
+    let told = text(&refused.stderr);
+    assert!(told.contains(&format!("(pid {}, as it wrote)", first.child.id())), "{told}");
+    assert_eq!(first.stop().0, Some(0));
+    let second = Serving::start(&[&config, &state]);
+    assert_eq!(since(&second.metrics_with("lock_hold_since_timestamp_seconds{")), before);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
 /// Clients that ask for metrics and do not read the answer: what is rendered for them stays
 /// bounded, and once they have used up the scrapes, others are told so at once.
 #[test]

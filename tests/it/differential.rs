@@ -187,12 +187,15 @@ impl Generator {
 
 async fn ours(root: &Path) -> BTreeMap<String, (View, String)> {
     let mut spec = scene::spec("differential", root.to_str().unwrap());
-    let lock_exporter::target::SourceSpec::Restic(restic) = &mut spec.source;
+    let lock_exporter::target::SourceSpec::Restic(restic) = &mut spec.source else {
+        panic!("a repository was asked for")
+    };
     restic.password = lock_exporter::secret::PasswordSpec::Variable("PASSWORD".into());
     let password = lock_exporter::secret::Secret::new("differential");
     restic.env.env.insert("PASSWORD".into(), password);
     spec.timeout = std::time::Duration::from_secs(120);
-    let reader: Box<dyn LockSource> = source::open(&spec, &app::context());
+    let reader: Box<dyn LockSource> =
+        source::open(&spec, &app::context(lock_exporter::proc::machine::MachineSpec::unknown()));
     reader.ready().await;
     let scan = scanner::scan(&std::sync::Arc::new(spec.clone()), &*reader).await;
     let look = scan.outcome.unwrap();

@@ -19,7 +19,7 @@ use crate::scene;
 
 fn gather(status: Status, labels: LabelRules) -> Vec<MetricFamily> {
     let hold = Duration::from_secs(15 * 60);
-    let rules = Arc::new(Rules { hold, labels, sources: vec!["restic"] });
+    let rules = Arc::new(Rules { hold, labels, sources: vec!["restic", "file"] });
     let registry = Registry::new();
     registry.register(Box::new(StatusCollector::new(status, scene::now(), rules))).unwrap();
     registry.gather()
@@ -74,9 +74,11 @@ fn the_exporters_own_metrics_are_there_from_the_start_as_committed() {
     };
     let registry = Registry::new();
     registry.register(Box::new(exporter)).unwrap();
-    let telemetry = Telemetry::new(&["restic"], &["local", "s3"]);
+    let machine = Registry::new();
+    machine.register(Box::new(scene::machine())).unwrap();
+    let telemetry = Telemetry::new(&["restic", "file"], &["local", "s3"]);
     let mut out = Vec::new();
-    for registry in [&registry, telemetry.registry()] {
+    for registry in [&registry, &machine, telemetry.registry()] {
         TextEncoder::new().encode(&registry.gather(), &mut out).unwrap();
     }
     compare("metrics", "exporter.prom", &String::from_utf8(out).unwrap());

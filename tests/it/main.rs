@@ -11,6 +11,7 @@ mod binary;
 mod decode;
 mod differential;
 mod fault_server;
+mod file_locks;
 mod fixtures;
 mod golden;
 mod restic;

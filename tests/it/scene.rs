@@ -11,7 +11,7 @@ use lock_exporter::lock::*;
 use lock_exporter::scan::*;
 use lock_exporter::secret::{EnvSpec, PasswordSpec};
 use lock_exporter::source;
-use lock_exporter::status::Status;
+use lock_exporter::status::{HolderProcess, Holders, MachineStatus, Status};
 use lock_exporter::target::*;
 use lock_exporter::tracker::Tracker;
 
@@ -43,6 +43,66 @@ pub fn spec(name: &str, location: &str) -> TargetSpec {
         config::default_stuck_limit(),
         "web01",
     )
+}
+
+/// A lock file of this machine.
+pub fn lock_file(name: &str, path: &str, role: Role, format: FileFormat) -> TargetSpec {
+    let limit = match role {
+        Role::Job => Some(Duration::from_secs(4 * 3600)),
+        Role::Daemon => None,
+    };
+    TargetSpec {
+        name: TargetName::new(name).unwrap(),
+        interval: Duration::from_secs(60),
+        timeout: Duration::from_secs(30),
+        hold_limit: PerMode { exclusive: limit, shared: limit },
+        stuck_limit: config::default_stuck_limit(),
+        host: "web01".into(),
+        source: SourceSpec::File(FileSpec { path: path.into(), role, format }),
+    }
+}
+
+/// A look at a lock file: who has it, how many wait, how many hold a file that lost the path.
+pub fn file_look(held: &[(LockMode, &str, Option<i64>)], waiters: u64, orphaned: u64) -> Look {
+    let lock = |(mode, command, pid): &(LockMode, &str, Option<i64>)| {
+        let id = format!("fe:0:12 flock {pid:?} {}", mode.as_str());
+        let known = pid.is_some();
+        let (hostname, username) = if known { ("web01", "backup") } else { ("", "") };
+        LockEntry::Readable(Arc::new(Lock {
+            stub: Stub { id: LockId::new(id.clone()), size: 0, stored_at: None },
+            key: HoldKey::new(id),
+            mode: *mode,
+            holder: Holder {
+                hostname: hostname.into(),
+                username: username.into(),
+                command: (*command).into(),
+                pid: *pid,
+                uid: None,
+                gid: None,
+            },
+            tenure: Tenure::Kernel,
+            liveness: Liveness::Unknown,
+            doubt: None,
+        }))
+    };
+    let details = BTreeMap::from([("class", "flock".into()), ("present", "yes".into())]);
+    let (waiters, orphaned) = (Some(waiters), Some(orphaned));
+    let facts = Facts { waiters, orphaned, details, ..Facts::default() };
+    Look { entries: held.iter().map(lock).collect(), facts, ..Look::default() }
+}
+
+/// A look at a file that is a lock by existing since so many minutes.
+pub fn present(minutes: i64, pid: i64, liveness: Liveness) -> Look {
+    let id = "fe:0:77 pid";
+    look(vec![LockEntry::Readable(Arc::new(Lock {
+        stub: Stub { id: LockId::new(id), size: 0, stored_at: None },
+        key: HoldKey::new(id),
+        mode: LockMode::Exclusive,
+        holder: Holder { hostname: "web01".into(), pid: Some(pid), ..Holder::default() },
+        tenure: Tenure::Present { since: ago(minutes) },
+        liveness,
+        doubt: None,
+    }))])
 }
 
 /// A file name made of one repeated hex digit pair.
@@ -87,6 +147,29 @@ pub fn look(entries: Vec<LockEntry>) -> Look {
 pub fn sealed(entries: Vec<LockEntry>) -> Look {
     let facts = Facts { sealed: true, ..Facts::default() };
     Look { entries, facts, ..Look::default() }
+}
+
+/// A machine whose backups are shown, one of them in a container.
+pub fn machine() -> MachineStatus {
+    let process = |pid: i64, minutes| HolderProcess {
+        pid,
+        command: "restic".into(),
+        started_at: ago(minutes),
+    };
+    let holders = Holders {
+        hostnames: vec!["web01".into(), "web01.example.org".into(), "web\u{1}01".into()],
+        watched: true,
+        processes: vec![process(7, 90), process(7, 20), process(4711, 20)],
+    };
+    MachineStatus {
+        capabilities: vec![("fdinfo", true), ("initial_pid_namespace", false)],
+        holders: Some(holders),
+    }
+}
+
+pub fn unknown(why: UnknownWhy) -> Look {
+    let facts = Facts { unknown: Some(why), ..Facts::default() };
+    Look { facts, ..Look::default() }
 }
 
 pub type Outcome = Result<Look, ScanError>;
@@ -227,6 +310,37 @@ pub fn all() -> Vec<(&'static str, Status)> {
                     ])),
                 )],
             )]),
+        ),
+        (
+            "files",
+            status(vec![
+                (
+                    lock_file("nightly", "/run/lock/nightly.lock", Role::Job, FileFormat::Kernel),
+                    vec![
+                        (50, Ok(file_look(&[(Exclusive, "sh", Some(812))], 0, 0))),
+                        (0, Ok(file_look(&[(Exclusive, "sh", Some(812))], 2, 1))),
+                    ],
+                ),
+                (
+                    lock_file("readers", "/run/lock/my readers", Role::Job, FileFormat::Kernel),
+                    vec![(
+                        0,
+                        Ok(file_look(&[(Shared, "cargo", Some(9)), (Shared, "", None)], 0, 0)),
+                    )],
+                ),
+                (
+                    lock_file("agent", "/run/agent.lock", Role::Daemon, FileFormat::Kernel),
+                    vec![(0, Ok(file_look(&[], 0, 0)))],
+                ),
+                (
+                    lock_file("dnf", "/var/lib/dnf/rpmdb_lock.pid", Role::Job, FileFormat::Pid),
+                    vec![(0, Ok(present(90, 4711, Liveness::Gone(GoneReason::Gone))))],
+                ),
+                (
+                    lock_file("remote", "/mnt/nfs/job.lock", Role::Job, FileFormat::Kernel),
+                    vec![(0, Ok(unknown(UnknownWhy::RemoteFs)))],
+                ),
+            ]),
         ),
         ("many", status(vec![(local(), vec![(0, Ok(look(many())))])])),
     ]

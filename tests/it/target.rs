@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_exporter::location::Location;
+use lock_exporter::proc::machine::{Machine, MachineSpec};
 use lock_exporter::scan::{Look, ScanError};
 use lock_exporter::secret::{EnvSpec, PasswordSpec, Secret};
 use lock_exporter::source::restic::derivation::DerivationBudget;
@@ -18,6 +19,7 @@ pub fn context() -> Context {
     Context {
         telemetry: Arc::new(Telemetry::new(&["restic"], &["local"])),
         derivations: Arc::new(DerivationBudget::new(256 << 20)),
+        machine: Arc::new(Machine::new(MachineSpec::unknown())),
     }
 }
 

@@ -17,6 +17,8 @@ const LINES: &[(&str, u8)] = &[
     ("config", 4),
     ("telemetry", 4),
     ("evidence", 4),
+    ("proc", 5),
+    ("state", 6),
     ("store", 5),
     ("exposition", 5),
     ("source", 6),

@@ -58,9 +58,10 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         .tempdir()
         .context("cannot make a folder for the demo")?;
     let live = make(folder.path()).context("cannot make the demo's repositories")?;
+    let _held = held_file(&folder.path().join("job.lock")).context("cannot lock a file")?;
     let config = configuration(folder.path())?;
     if demo.once {
-        let context = app::context();
+        let context = app::context(app::machine(cli));
         let (done, _) = mpsc::unbounded_channel();
         let status = look_once(&config, &context, source::open, done).await;
         return print(&check::prom(&status, &app::rules(&config))?);
@@ -73,8 +74,9 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         let config = again.clone();
         Box::pin(async { Ok(config) }) as _
     };
+    let context = app::context(app::machine(cli));
     let stop = app::signals()?;
-    let served = app::run(config, &load, &cli.web, listeners, source::open, stop).await;
+    let served = app::run(config, context, None, &load, &cli.web, listeners, stop).await;
     refreshing.abort();
     folder.close().context("cannot remove the demo's folder")?;
     served
@@ -135,6 +137,13 @@ fn make(folder: &Path) -> anyhow::Result<Vec<Live>> {
     Ok(live)
 }
 
+/// A lock file as a cron job behind flock(1) has it; free again when the file is closed.
+fn held_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let file = std::fs::File::create(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
 fn configuration(folder: &Path) -> anyhow::Result<Config> {
     let mut text = String::from("scan: {interval: 10s, timeout: 5s}\ntargets:\n");
     for name in ["free", "live-shared", "live-exclusive", "stale", "unreadable", "empty", "sealed"]
@@ -145,13 +154,16 @@ fn configuration(folder: &Path) -> anyhow::Result<Config> {
             if name == "sealed" { String::new() } else { format!(", password_file: {password:?}") };
         text += &format!("  - {{name: {name}, restic: {{repository: {path:?}{open}}}}}\n");
     }
+    let path = folder.join("job.lock");
+    text += &format!("  - {{name: job, file: {{path: {path:?}}}}}\n");
     Ok(config::parse(&text, &Overrides::default(), "demo")?)
 }
 
 fn words(folder: &Path) -> String {
     let port = ADDRESS.1;
     format!(
-        "Seven repositories in restic's format are in {folder} (password: demo).\n\
+        "Seven repositories in restic's format and a locked file are in {folder} \
+         (password: demo).\n\
          \n\
          \x20 http://127.0.0.1:{port}/          what is locked, by whom, since when, what to do\n\
          \x20 http://127.0.0.1:{port}/metrics   the same for Prometheus\n\

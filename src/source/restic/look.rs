@@ -61,7 +61,11 @@ impl Inner {
 
     /// The listing, sorted. One without locks is believed only beside a `config`, which a cold
     /// scan has just seen.
-    async fn list(&self, repository: &Repository, cold: bool) -> Result<Partition, Trouble> {
+    pub(super) async fn list(
+        &self,
+        repository: &Repository,
+        cold: bool,
+    ) -> Result<Partition, Trouble> {
         let folder = repository.layout.locks();
         let listing =
             repository.store().list(folder).await.map_err(|error| store_failed(&error))?;
@@ -89,7 +93,8 @@ impl Inner {
         }));
         sort(&mut entries);
         let key_pending = matches!(why, SealedWhy::KeyPending);
-        let facts = Facts { sealed: true, key_pending, details: details(repository, None) };
+        let details = details(repository, None);
+        let facts = Facts { sealed: true, key_pending, details, ..Facts::default() };
         Look { entries, ignored: found.ignored, facts, vanished: 0 }
     }
 
@@ -97,7 +102,7 @@ impl Inner {
     /// shows what has replaced them; that one is the truth then.
     async fn open_all(&self, opened: &Arc<Opened>, found: Partition) -> Result<Look, Trouble> {
         let repository = &*opened.repository;
-        let reader = Reader::new(repository, &opened.unlocked);
+        let reader = Reader::new(repository, &opened.unlocked, &self.machine);
         let mut found = found;
         let (mut entries, mut gone) = self.open_new(&reader, &found.files).await?;
         let mut vanished = 0;
@@ -107,17 +112,19 @@ impl Inner {
             vanished = gone.iter().filter(|stub| !listed.contains(&stub.id)).count();
             (entries, gone) = self.open_new(&reader, &found.files).await?;
         }
-        let mut state = self.state();
-        let now = Instant::now();
-        entries.extend(gone.iter().map(|stub| state.cache.missed(stub, now)));
-        if let Some(config) = reader.changed_config() {
-            state.reconfigure(opened, config.clone());
+        {
+            let mut state = self.state();
+            let now = Instant::now();
+            entries.extend(gone.iter().map(|stub| state.cache.missed(stub, now)));
+            if let Some(config) = reader.changed_config() {
+                state.reconfigure(opened, config.clone());
+            }
         }
-        drop(state);
         entries.append(&mut found.decided);
+        vanished += self.ask_owners(repository, &mut entries).await?;
         sort(&mut entries);
         let details = details(repository, Some((opened, &reader)));
-        let facts = Facts { sealed: false, key_pending: false, details };
+        let facts = Facts { details, ..Facts::default() };
         let vanished = u32::try_from(vanished).unwrap_or(u32::MAX);
         Ok(Look { entries, ignored: found.ignored, facts, vanished })
     }

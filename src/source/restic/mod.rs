@@ -20,6 +20,7 @@ use self::state::{Access, KeyState, Opened, State, Ticket};
 use self::unlock::Search;
 use super::{Context, LockSource, SourceKind};
 use crate::lock::LeasePolicy;
+use crate::proc::machine::Machine;
 use crate::scan::{ErrorClass, Look, ScanError};
 use crate::secret::Opener;
 use crate::target::ResticSpec;
@@ -36,6 +37,7 @@ pub mod key;
 mod listing;
 pub mod lock_file;
 mod look;
+mod owner;
 mod read;
 mod repository;
 mod state;
@@ -64,6 +66,7 @@ struct Inner {
     timeout: Duration,
     telemetry: Arc<Telemetry>,
     budget: Arc<DerivationBudget>,
+    machine: Arc<Machine>,
     state: Mutex<State>,
 }
 
@@ -80,6 +83,7 @@ impl Restic {
             timeout,
             telemetry: Arc::clone(&context.telemetry),
             budget: Arc::clone(&context.derivations),
+            machine: Arc::clone(&context.machine),
             state: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }

@@ -24,6 +24,7 @@ use super::lock_file::{self, Content, Encoding};
 use super::repository::Repository;
 use super::unlock::{Unlocked, bad_config};
 use crate::lock::{Liveness, Lock, LockEntry, SealedWhy, Stub, Tenure, UnreadableWhy};
+use crate::proc::machine::Machine;
 use crate::scan::{ErrorClass, ScanError};
 use crate::store::StoreErrorKind;
 
@@ -49,6 +50,7 @@ pub enum Outcome {
 pub struct Reader<'a> {
     repository: &'a Repository,
     unlocked: &'a Unlocked,
+    machine: &'a Machine,
     key_is_there: OnceCell<bool>,
     config_now: OnceCell<ConfigNow>,
     paused: OnceCell<()>,
@@ -71,10 +73,11 @@ enum Fetched {
 
 impl<'a> Reader<'a> {
     /// A reader for one scan of an opened repository.
-    pub fn new(repository: &'a Repository, unlocked: &'a Unlocked) -> Self {
+    pub fn new(repository: &'a Repository, unlocked: &'a Unlocked, machine: &'a Machine) -> Self {
         Self {
             repository,
             unlocked,
+            machine,
             key_is_there: OnceCell::new(),
             config_now: OnceCell::new(),
             paused: OnceCell::new(),
@@ -144,7 +147,7 @@ impl<'a> Reader<'a> {
         }
         Ok(match lock_file::decode(plain, encoding) {
             Ok(content) => {
-                let lock = Arc::new(lock(stub, content));
+                let lock = Arc::new(lock(stub, content, self.machine));
                 Outcome::Entry(LockEntry::Readable(Arc::clone(&lock)), Known::Lock(lock))
             }
             Err(why) => unreadable(stub, why),
@@ -236,8 +239,12 @@ fn unreadable(stub: Stub, why: UnreadableWhy) -> Outcome {
     Outcome::Entry(LockEntry::Unreadable(stub, why), known)
 }
 
-fn lock(stub: Stub, content: Content) -> Lock {
+fn lock(stub: Stub, content: Content, machine: &Machine) -> Lock {
     let Content { key, mode, holder, refreshed_at, doubt } = content;
     let tenure = Tenure::Leased { refreshed_at };
-    Lock { stub, key, mode, holder, tenure, liveness: Liveness::Unknown, doubt }
+    let liveness = match machine.is_named(&holder.hostname) {
+        true => Liveness::Unknown,
+        false => Liveness::Foreign,
+    };
+    Lock { stub, key, mode, holder, tenure, liveness, doubt }
 }

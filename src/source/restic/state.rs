@@ -3,6 +3,7 @@
 //! All of it changes in steps without an await, so a scan that is dropped half way leaves nothing
 //! half done. Nothing here does I/O; starting a derivation is the caller's work.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::config_file::{BadConfig, Config};
 use super::connect::Session;
 use super::repository::Repository;
 use super::unlock::Unlocked;
+use crate::lock::LockId;
 use crate::scan::{ErrorClass, ScanError};
 
 /// First and longest pause before a key that could not be had is tried again.
@@ -87,6 +89,8 @@ pub struct State {
     pub key: KeyState,
     /// What the names are.
     pub cache: Cache,
+    /// Locks of this machine whose processes are gone and that were still there after that.
+    pub orphans: HashSet<LockId>,
 }
 
 impl State {
@@ -194,6 +198,7 @@ impl State {
     pub fn start_over(&mut self) {
         self.reopen();
         self.cache.clear();
+        self.orphans.clear();
     }
 
     /// The key that was there fits no more. The error stays until another attempt has ended.

@@ -14,6 +14,7 @@ use super::crypto::{DERIVED_BYTES, MasterKey};
 use super::key::tests::{KEY_NAME, KEY_TEXT, PASSWORD};
 use super::*;
 use crate::lock::{LockEntry, LockMode, SealedWhy, UnreadableWhy};
+use crate::proc::machine::MachineSpec;
 use crate::secret::Secret;
 use crate::store::{EntryKind, StoreErrorKind};
 
@@ -21,6 +22,7 @@ mod chaos;
 mod keys;
 mod locks;
 mod memory;
+mod owners;
 mod requests;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,6 +74,7 @@ impl Fixture {
         let context = Context {
             telemetry: Arc::new(Telemetry::new(&["restic"], &["local"])),
             derivations: Arc::new(DerivationBudget::new(16 << 20)),
+            machine: Arc::new(Machine::new(MachineSpec::unknown())),
         };
         let source = Restic::with(Box::new(fake.clone()), TIMEOUT, &context);
         Self { fake, context, source }

@@ -1,0 +1,147 @@
+//! Texts of `/proc`, and tables of processes and what they say of a lock.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Booted 100,000 s ago, 100 ticks in a second.
+fn clock() -> Clock {
+    Clock {
+        now: "2026-03-01T12:00:00Z".parse().unwrap(),
+        since_boot: Duration::from_secs(100_000),
+        ticks: 100,
+    }
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    clock().now - SignedDuration::from_secs(seconds)
+}
+
+fn process(program: &str, started_ago: u64, state: char) -> Candidate {
+    let start = (100_000 - started_ago) * 100;
+    let stat = Stat { command: program.into(), state, parent: 1, start };
+    Candidate { namespaced: false, stat, program: program.into() }
+}
+
+fn weighed(candidates: &[Candidate], time: Timestamp) -> Liveness {
+    weigh(candidates, time, clock(), Some(&Programs::default()))
+}
+
+#[test]
+fn a_name_with_parentheses_does_not_shift_the_fields() {
+    let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 7777 20 21";
+    let stat = parse_stat(format!("6373 (a) b (c) {tail}\n").as_bytes()).unwrap();
+    assert_eq!(&*stat.command, "a) b (c");
+    assert_eq!((stat.state, stat.parent, stat.start), ('S', 1, 7777));
+    assert_eq!(parse_stat(b"6373 (a"), None);
+    assert_eq!(parse_stat(b"6373 )a( S 1"), None);
+}
+
+#[test]
+fn a_name_that_is_cut_in_a_character_is_text() {
+    let mut text = b"7 (inner-job-\xe5\x90\x8c\xe6\xad) ".to_vec();
+    text.extend(b"S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+    assert_eq!(&*parse_stat(&text).unwrap().command, "inner-job-同\u{FFFD}");
+}
+
+#[test]
+fn numbers_of_all_namespaces_are_read() {
+    let text = b"Name:\tbash\nTgid:\t26133\nUid:\t1000\t0\t0\t0\nNSpid:\t26133\t6\n";
+    let numbers = parse_status(text).unwrap();
+    assert_eq!((numbers.group, numbers.uid), (26133, 1000));
+    assert_eq!(numbers.pids, [26133, 6]);
+    assert_eq!(parse_status(b"Name:\tbash\n"), None);
+}
+
+#[test]
+fn starts_are_dated_by_the_clock_since_the_boot() {
+    assert_eq!(clock().boot(), ago(100_000));
+    assert_eq!(clock().at_ticks(150), ago(100_000) + SignedDuration::from_millis(1_500));
+    assert_eq!(clock().at_ticks(u64::MAX), Timestamp::MAX);
+}
+
+#[test]
+fn a_restic_that_started_before_the_lock_was_written_is_its_holder() {
+    assert_eq!(weighed(&[process("restic", 900, 'S')], ago(60)), Liveness::Alive);
+    // Clocks differ a little.
+    assert_eq!(weighed(&[process("restic", 57, 'S')], ago(60)), Liveness::Alive);
+}
+
+#[test]
+fn a_process_that_started_later_is_not_the_holder() {
+    let reused = Liveness::Gone(GoneReason::Reused);
+    assert_eq!(weighed(&[process("restic", 60, 'S')], ago(660)), reused);
+}
+
+#[test]
+fn nobody_and_the_dead_hold_nothing() {
+    let gone = Liveness::Gone(GoneReason::Gone);
+    assert_eq!(weighed(&[], ago(60)), gone);
+    assert_eq!(weighed(&[process("restic", 900, 'Z')], ago(60)), gone);
+}
+
+#[test]
+fn no_holder_survives_a_boot_whoever_has_its_pid_now() {
+    let rebooted = Liveness::Gone(GoneReason::Rebooted);
+    assert_eq!(weighed(&[process("restic", 900, 'S')], ago(100_010)), rebooted);
+    assert_ne!(weighed(&[process("restic", 99_999, 'S')], ago(99_999)), rebooted);
+}
+
+#[test]
+fn another_program_proves_nothing() {
+    assert_eq!(weighed(&[process("python3", 900, 'S')], ago(60)), Liveness::OtherProgram);
+    let any = weigh(&[process("python3", 900, 'S')], ago(60), clock(), None);
+    assert_eq!(any, Liveness::Alive);
+}
+
+#[test]
+fn a_container_may_hold_it_and_two_of_them_leave_it_open() {
+    let inner = Candidate { namespaced: true, ..process("restic", 900, 'S') };
+    assert_eq!(weighed(std::slice::from_ref(&inner), ago(60)), Liveness::AliveNamespaced);
+    assert_eq!(weighed(&[inner.clone(), inner], ago(60)), Liveness::Ambiguous);
+    // One that cannot be it leaves nothing open.
+    let two = [process("restic", 900, 'S'), process("bash", 900, 'S')];
+    assert_eq!(weighed(&two, ago(60)), Liveness::Alive);
+}
+
+#[test]
+fn a_holder_that_cannot_refresh_is_told_from_one_that_does() {
+    assert_eq!(weighed(&[process("restic", 900, 'T')], ago(60)), Liveness::AliveStopped);
+    let silent = weighed(&[process("restic", 9000, 'S')], ago(1801));
+    assert_eq!(silent, Liveness::AliveNotRefreshing);
+}
+
+#[test]
+fn only_restic_itself_holds_locks() {
+    let programs = Programs { others: vec!["rustic".into()] };
+    for (program, expected) in [
+        ("restic", true),
+        ("restic_0.18.1_l", true),
+        ("restic.real", true),
+        ("rustic", true),
+        ("resticprofile", false),
+        ("restic-exporter", false),
+        ("rest-server", false),
+        ("autorestic", false),
+        ("python3", false),
+        ("", false),
+    ] {
+        assert_eq!(programs.hold_locks(program), expected, "{program}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_no_panic(text in prop::collection::vec(any::<u8>(), 0..500)) {
+        parse_stat(&text);
+        parse_status(&text);
+    }
+
+    #[test]
+    fn only_proof_is_proof(started_ago in 0_u64..100_000, lock_ago in 0_i64..99_000) {
+        let one = process("restic", started_ago, 'S');
+        let verdict = weighed(&[one], ago(lock_ago));
+        let later = started_ago as i64 + 5 < lock_ago;
+        prop_assert_eq!(verdict.gone().is_some(), later, "{:?}", verdict);
+    }
+}

@@ -1,0 +1,234 @@
+//! Reads a mounted `/proc`: thin, bounded, and without an opinion on what it finds.
+//!
+//! What counts is the PID namespace of the mount, not that of the reader: a host's `/proc` that
+//! is mounted into a container shows the host.
+#![allow(clippy::disallowed_methods, reason = "this is where /proc and the clocks are read")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::locks::{self, FdInfo, Row, Rows};
+use super::process::{self, Candidate, Clock, Numbers, Stat};
+
+/// Most bytes of `/proc/locks`: over half a million rows.
+const LOCKS_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of any other file of `/proc`.
+const BYTES_MAX: u64 = 256 << 10;
+/// Processes whose descriptors are tried, to learn whether ours may read such.
+const SAMPLE: usize = 64;
+/// Most processes that are looked at.
+const PIDS_MAX: usize = 1 << 20;
+
+/// A mounted `/proc`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Procfs {
+    root: PathBuf,
+}
+
+/// A lock that one open descriptor is proven to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proof {
+    /// The process.
+    pub pid: i32,
+    /// Its descriptor.
+    pub fd: u32,
+    /// The lock; its pid is that of whoever took it.
+    pub row: Row,
+}
+
+/// How far a walk over descriptors may go.
+#[derive(Debug)]
+pub struct Budget {
+    left: usize,
+    until: Instant,
+}
+
+impl Budget {
+    /// For so many descriptors and so long.
+    pub fn new(fds: usize, time: Duration) -> Self {
+        Self { left: fds, until: Instant::now() + time }
+    }
+
+    /// Takes one; false when it is used up.
+    fn take(&mut self) -> bool {
+        // The clock is not free; a look at it for every 64 descriptors is exact enough.
+        if self.left == 0 || (self.left.is_multiple_of(64) && Instant::now() >= self.until) {
+            self.left = 0;
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    /// Whether it was not enough.
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Procfs {
+    /// A `/proc` that is mounted there.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn read(&self, path: impl AsRef<Path>, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(self.root.join(path))?.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// All kernel locks. Every lock call of the machine waits while this is read, so it is read
+    /// rarely.
+    ///
+    /// # Errors
+    /// When there is no such file: `/proc` is mounted with `subset=pid`, or is none.
+    pub fn locks(&self) -> io::Result<Rows> {
+        self.read("locks", LOCKS_BYTES_MAX).map(|text| locks::parse(&text))
+    }
+
+    /// Whether it shows all processes and all locks: it belongs to the initial PID namespace,
+    /// where alone kernel threads live, and hides no process of others from us.
+    pub fn shows_all(&self) -> bool {
+        let is_kthreadd = |comm: Vec<u8>| comm == b"kthreadd\n";
+        self.read("2/comm", 64).is_ok_and(is_kthreadd) && self.read("1/stat", BYTES_MAX).is_ok()
+    }
+
+    /// Whether the descriptors of the first few other processes can be read. The init of a
+    /// container's host may be closed to all, and threads of the kernel have none.
+    pub fn shows_descriptors(&self) -> bool {
+        let others = self.pids().unwrap_or_default().into_iter().filter(|pid| !self.is_kept(*pid));
+        others.take(SAMPLE).all(|pid| self.shows_descriptors_of(pid))
+    }
+
+    /// Whether the descriptors of a process can be read; also when it has ended meanwhile.
+    pub fn shows_descriptors_of(&self, pid: i32) -> bool {
+        let folder = std::fs::read_dir(self.root.join(format!("{pid}/fdinfo")));
+        !folder.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// The init, or a thread of the kernel.
+    pub fn is_kept(&self, pid: i32) -> bool {
+        pid <= 2 || self.stat(pid).is_some_and(|stat| stat.parent == 2)
+    }
+
+    /// This boot of the machine.
+    pub fn boot_id(&self) -> Option<String> {
+        let id = self.read("sys/kernel/random/boot_id", 64).ok()?;
+        let id = String::from_utf8(id).ok()?;
+        Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
+    /// Every process; threads are not listed.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn pids(&self) -> io::Result<Vec<i32>> {
+        let names = std::fs::read_dir(&self.root)?.flatten().map(|entry| entry.file_name());
+        let pids = names.filter_map(|name| name.to_str().and_then(|name| name.parse().ok()));
+        Ok(pids.filter(|pid| *pid > 0).take(PIDS_MAX).collect())
+    }
+
+    /// What `stat` tells of a process; `None` when it is gone or hidden.
+    pub fn stat(&self, pid: i32) -> Option<Stat> {
+        process::parse_stat(&self.read(format!("{pid}/stat"), BYTES_MAX).ok()?)
+    }
+
+    /// What `status` tells of a process; `None` when it is gone or hidden.
+    pub fn numbers(&self, pid: i32) -> Option<Numbers> {
+        process::parse_status(&self.read(format!("{pid}/status"), BYTES_MAX).ok()?)
+    }
+
+    /// Base name of the program that a process runs, by the best source that may be read.
+    pub fn program(&self, pid: i32, stat: &Stat) -> Arc<str> {
+        let exe = std::fs::read_link(self.root.join(format!("{pid}/exe"))).ok();
+        let name = exe.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        match name {
+            Some(name) => name.strip_suffix(" (deleted)").unwrap_or(&name).into(),
+            None => Arc::clone(&stat.command),
+        }
+    }
+
+    /// A process as a lock's holder.
+    pub fn candidate(&self, pid: i32, namespaced: bool) -> Option<Candidate> {
+        let stat = self.stat(pid)?;
+        let program = self.program(pid, &stat);
+        Some(Candidate { namespaced, stat, program })
+    }
+
+    /// The locks that a process is proven to have; nothing where its descriptors are closed to us
+    /// or it ended meanwhile.
+    pub fn proofs(&self, pid: i32, budget: &mut Budget) -> Vec<Proof> {
+        let mut found = Vec::new();
+        let folder = format!("{pid}/fdinfo");
+        let Ok(entries) = std::fs::read_dir(self.root.join(&folder)) else { return found };
+        for entry in entries.flatten() {
+            if !budget.take() {
+                break;
+            }
+            let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let Ok(text) = self.read(format!("{folder}/{fd}"), BYTES_MAX) else { continue };
+            let FdInfo { locks, .. } = locks::parse_fdinfo(&text);
+            found.extend(locks.into_iter().map(|row| Proof { pid, fd, row }));
+        }
+        found
+    }
+
+    /// The path that a descriptor was opened by, as the kernel shows it; ends in ` (deleted)`
+    /// when the file has no such name any more.
+    pub fn descriptor_path(&self, pid: i32, fd: u32) -> Option<Vec<u8>> {
+        let link = std::fs::read_link(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
+        Some(link.as_os_str().as_bytes().to_vec())
+    }
+
+    /// Device and inode of an open file, as `stat` shows them.
+    pub fn descriptor_file(&self, pid: i32, fd: u32) -> Option<(u64, u64)> {
+        let stat = rustix::fs::stat(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Device and inode of every file that a process has open.
+    /// `None` where that may not be read.
+    pub fn open_files(&self, pid: i32, budget: &mut Budget) -> Option<Vec<(u64, u64)>> {
+        let fds = match std::fs::read_dir(self.root.join(format!("{pid}/fd"))) {
+            Ok(fds) => fds,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+            Err(_) => return Some(Vec::new()),
+        };
+        let mut files = Vec::new();
+        for fd in fds.flatten() {
+            if !budget.take() {
+                return None;
+            }
+            let fd = fd.file_name().to_str().and_then(|name| name.parse().ok());
+            files.extend(fd.and_then(|fd| self.descriptor_file(pid, fd)));
+        }
+        Some(files)
+    }
+
+    /// The clocks now.
+    pub fn clock(&self) -> Clock {
+        let boot = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(boot.tv_nsec).unwrap_or(0);
+        Clock {
+            now: Timestamp::now(),
+            since_boot: Duration::new(seconds, nanos),
+            ticks: rustix::param::clock_ticks_per_second(),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The `file` source: locks of the kernel on files of this machine, and files that are locks by
+//! existing.
+//!
+//! A watched file is never opened for reading (but one that names a process), never locked and
+//! never probed: a probe makes the job that comes in the same moment fail. The presence of a file
+//! says nothing, unless the target says that it does. What this kernel cannot know is unknown.
+#![allow(clippy::disallowed_methods, reason = "processes are looked for after the file is seen")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use self::held::Process;
+use self::place::{Found, Place, Root};
+use super::{Context, LockSource, SourceKind};
+use crate::lock::{
+    GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, Stub,
+    Tenure,
+};
+use crate::proc::kernel::{LockRow, Picture};
+use crate::proc::locks::{Class, FileKey, Row};
+use crate::proc::machine::Machine;
+use crate::scan::{ErrorClass, Facts, Look, ScanError, UnknownWhy};
+use crate::target::{FileFormat, FileSpec};
+
+mod held;
+mod pid;
+mod place;
+
+/// Locks on replaced files that are followed for one path.
+const ORPHANS_MAX: usize = 16;
+
+/// The row of this source.
+pub const KIND: SourceKind = SourceKind {
+    name: "file",
+    help: "kernel locks on files (flock, fcntl), and lock files that hold by existing",
+    policy: LeasePolicy {
+        // Nobody refreshes these locks; what lies within one of these times counts as one look
+        // after the other.
+        refresh_every: Duration::from_secs(5 * 60),
+        refresh_deadline: Duration::from_secs(22 * 60 + 30),
+        stale_limit: Duration::from_secs(30 * 60),
+    },
+};
+
+/// The reader of one lock file.
+pub struct LockFile {
+    spec: FileSpec,
+    machine: Arc<Machine>,
+    /// A look is under way; one that hangs in a dead file system stays so.
+    busy: Arc<AtomicBool>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// What one look has to know of the one before.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Locks that were held on the file that had the path then.
+    held: Vec<LockRow>,
+    /// Those of them whose file lost the path while they were held.
+    left: Vec<LockRow>,
+}
+
+impl LockFile {
+    /// Makes a reader; no I/O.
+    pub fn new(spec: FileSpec, context: &Context) -> Self {
+        let machine = Arc::clone(&context.machine);
+        Self { spec, machine, busy: Arc::default(), memory: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl LockSource for LockFile {
+    async fn scan(&self) -> Result<Look, ScanError> {
+        let doing = format!("look at {}", self.spec.path.display());
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return Err(ScanError::new(
+                ErrorClass::Timeout,
+                &doing,
+                "the look before has not come back: its file system does not answer",
+                "Look whether the server of that mount is there.",
+            ));
+        }
+        let (answer, answered) = oneshot::channel();
+        let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
+        let (busy, memory) = (Arc::clone(&self.busy), Arc::clone(&self.memory));
+        let work = move || {
+            let busy = Busy(busy);
+            let looked = look(&spec, &machine, &memory);
+            // Before the answer: who gets it may ask again at once.
+            drop(busy);
+            // Whoever asked may be tired of waiting.
+            let _ = answer.send(looked);
+        };
+        // A thread of its own: one that never comes back takes no place from others.
+        let thread = std::thread::Builder::new().name("lock file".into()).spawn(work);
+        if let Err(error) = thread {
+            self.busy.store(false, Ordering::Release);
+            let cause = error.to_string();
+            return Err(ScanError::new(ErrorClass::Other, "start a thread", &cause, ""));
+        }
+        answered.await.unwrap_or_else(|_| {
+            let cause = "the thread that looked has failed";
+            Err(ScanError::new(ErrorClass::Internal, &doing, cause, "Please report it."))
+        })
+    }
+
+    async fn ready(&self) {}
+}
+
+struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+fn look(spec: &FileSpec, machine: &Machine, memory: &Mutex<Memory>) -> Result<Look, ScanError> {
+    let root = Root(machine.spec.rootfs.clone());
+    match spec.format {
+        FileFormat::Kernel => {
+            let place = root.find(&spec.path, true)?;
+            let picture = machine.locks.picture().map_err(no_locks)?;
+            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            kernel(&place, &picture, machine, &mut memory)
+        }
+        FileFormat::Pid | FileFormat::Exists => {
+            let place = root.find(&spec.path, false)?;
+            present(spec, &root, place.found, machine)
+        }
+    }
+}
+
+fn no_locks(error: std::io::Error) -> ScanError {
+    ScanError::new(ErrorClass::Permission, "read /proc/locks", &error.to_string(), "")
+}
+
+/// A file whose locks the kernel knows.
+fn kernel(
+    place: &Place,
+    picture: &Picture,
+    machine: &Machine,
+    memory: &mut Memory,
+) -> Result<Look, ScanError> {
+    let mut facts = Facts::default();
+    let rows = place.found.as_ref().map_or(&[][..], |found| picture.rows(found.key));
+    let mut entries = Vec::new();
+    let mut held_now = Vec::new();
+    if let Some(found) = &place.found {
+        facts.details.insert("file_system", found.mount.kind.as_str().into());
+        let (mut proofs, complete) = picture.proofs(found.key);
+        let mut others = 0;
+        if found.mount.is_ambiguous() {
+            let of = |proof: &crate::proc::procfs::Proof| {
+                machine.spec.procfs.descriptor_file(proof.pid, proof.fd)
+            };
+            let before = proofs.len();
+            proofs.retain(|proof| of(proof) == Some(found.stat));
+            others = before - proofs.len();
+        }
+        let mut processes = BTreeMap::new();
+        for proof in &proofs {
+            if let Some(stat) = machine.spec.procfs.stat(proof.pid) {
+                let (pid, parent, start) = (proof.pid, stat.parent, stat.start);
+                processes.insert(pid, Process { pid, parent, start });
+            }
+        }
+        // On btrfs a row may be of another file with this number, so only proofs count there.
+        let trusted = if found.mount.is_ambiguous() { &[] } else { rows };
+        let all = held::held(trusted, &proofs, &processes);
+        facts.unknown = unknown(found, &all, rows, others, complete, picture);
+        if facts.unknown.is_none() && all.is_empty() && !picture.has_rows() {
+            return Err(ScanError::new(
+                ErrorClass::Unsupported,
+                "read /proc/locks",
+                "there is no such file, so nobody knows of locks but those who have them",
+                "Mount /proc without subset=pid, or name it with --path.procfs.",
+            ));
+        }
+        if facts.unknown.is_none() {
+            describe(&mut facts, &all, rows, complete);
+            held_now = rows.iter().filter(|row| is_granted(row)).map(LockRow::from).collect();
+            entries.extend(all.iter().map(|one| entry(one, found, machine)));
+        }
+    }
+    facts.details.insert("present", if place.found.is_some() { "yes" } else { "no" }.into());
+    if facts.unknown.is_none() {
+        facts.waiters = Some(held::waiters(rows));
+        let key = place.found.as_ref().map(|found| found.key);
+        facts.orphaned = Some(orphans(place, key, picture, memory, held_now));
+    }
+    Ok(Look { entries, facts, ..Look::default() })
+}
+
+fn is_granted(row: &Row) -> bool {
+    !row.waits && row.class.is_lock()
+}
+
+/// Why it cannot be told whether the file is held.
+fn unknown(
+    found: &Found,
+    all: &[held::Held],
+    rows: &[Row],
+    others: usize,
+    complete: bool,
+    picture: &Picture,
+) -> Option<UnknownWhy> {
+    let granted = rows.iter().filter(|row| is_granted(row)).count();
+    if found.mount.is_ambiguous() && granted > 0 {
+        // Every row must be accounted for: by a holder here or by one of the other file.
+        let accounted = complete && (others > 0 || !all.is_empty());
+        return (!accounted).then_some(UnknownWhy::Ambiguous);
+    }
+    if !all.is_empty() {
+        None
+    } else if found.mount.is_remote() {
+        Some(UnknownWhy::RemoteFs)
+    } else if picture.has_rows() && !picture.shows_all {
+        Some(UnknownWhy::Namespace)
+    } else {
+        None
+    }
+}
+
+/// What is worth knowing beside the locks themselves.
+fn describe(facts: &mut Facts, all: &[held::Held], rows: &[Row], complete: bool) {
+    if let Some(first) = all.first() {
+        let mixed = all.iter().any(|one| one.class != first.class);
+        let class = if mixed { "mixed" } else { first.class.as_str() };
+        facts.details.insert("class", class.into());
+        let holders: usize = all.iter().map(|one| one.holders).sum();
+        facts.details.insert("holders", holders.to_string().into());
+        let inherited = |one: &held::Held| {
+            one.holder.is_some_and(|holder| one.taker > 0 && i64::from(holder.pid) != one.taker)
+        };
+        if all.iter().any(inherited) {
+            facts.details.insert("inherited", "yes".into());
+        }
+        // A child that lost its parent and kept the lock: the usual reason of one that never ends.
+        let orphan = |one: &held::Held| {
+            inherited(one) && one.holder.is_some_and(|holder| holder.parent == 1)
+        };
+        if all.iter().any(orphan) {
+            facts.details.insert("orphan_child", "yes".into());
+        }
+        if !complete {
+            facts.details.insert("holders_search", "cut short".into());
+        }
+    }
+    if let Some(lease) = rows.iter().find(|row| row.class == Class::Lease) {
+        facts.details.insert("lease", if lease.breaking { "breaking" } else { "active" }.into());
+    }
+}
+
+fn entry(one: &held::Held, found: &Found, machine: &Machine) -> LockEntry {
+    // The same lock whoever has it now; without a pid of its taker it is known by its holder.
+    let taker = match (one.class, one.holder) {
+        (Class::Ofd, Some(holder)) => format!("{}.{}", holder.pid, holder.start),
+        _ => one.taker.to_string(),
+    };
+    let FileKey { major, minor, inode } = found.key;
+    let born = found.born_at.map_or(0, |born| born.as_nanosecond());
+    let (class, mode) = (one.class.as_str(), one.mode);
+    let id = format!("{major:x}:{minor:x}:{inode}.{born:x} {class} {taker} {}", mode.as_str());
+    let holder = match one.holder {
+        Some(Process { pid, .. }) => {
+            let stat = machine.spec.procfs.stat(pid);
+            let uid = machine.spec.procfs.numbers(pid).map(|numbers| numbers.uid);
+            Holder {
+                hostname: machine.name(),
+                username: uid.map(|uid| machine.user(uid)).unwrap_or_default(),
+                command: stat.map(|stat| stat.command).unwrap_or_default(),
+                pid: Some(pid.into()),
+                uid,
+                gid: None,
+            }
+        }
+        None => Holder::default(),
+    };
+    let liveness = if one.holder.is_some() { Liveness::Alive } else { Liveness::Unknown };
+    lock(id, mode, holder, Tenure::Kernel, liveness)
+}
+
+fn lock(
+    id: String,
+    mode: LockMode,
+    holder: Holder,
+    tenure: Tenure,
+    liveness: Liveness,
+) -> LockEntry {
+    let id: Arc<str> = id.into();
+    let stub = Stub { id: LockId::new(Arc::clone(&id)), size: 0, stored_at: None };
+    let key = HoldKey::new(id);
+    LockEntry::Readable(Arc::new(Lock { stub, key, mode, holder, tenure, liveness, doubt: None }))
+}
+
+/// Locks on files that this path was the name of: those that say so by a descriptor, and those
+/// that were seen before the path got another file.
+fn orphans(
+    place: &Place,
+    key: Option<FileKey>,
+    picture: &Picture,
+    memory: &mut Memory,
+    held_now: Vec<LockRow>,
+) -> u64 {
+    let before =
+        std::mem::take(&mut memory.left).into_iter().chain(std::mem::take(&mut memory.held));
+    let mut left: Vec<LockRow> =
+        before.filter(|lock| Some(lock.file) != key && picture.has(*lock)).collect();
+    left.sort_unstable();
+    left.dedup();
+    left.truncate(ORPHANS_MAX);
+    memory.held = held_now;
+    memory.held.truncate(ORPHANS_MAX);
+    memory.left.clone_from(&left);
+    left.extend(picture.orphans(&place.path).filter(|lock| Some(lock.file) != key));
+    left.sort_unstable();
+    left.dedup();
+    left.len() as u64
+}
+
+/// A file whose presence is the lock.
+fn present(
+    spec: &FileSpec,
+    root: &Root,
+    found: Option<Found>,
+    machine: &Machine,
+) -> Result<Look, ScanError> {
+    let mut facts = Facts::default();
+    let Some(found) = found else {
+        facts.details.insert("present", "no".into());
+        return Ok(Look { facts, ..Look::default() });
+    };
+    facts.details.insert("present", "yes".into());
+    let seen = Instant::now();
+    let since = found.modified_at;
+    let (pid, liveness) = match spec.format {
+        FileFormat::Pid => {
+            let bytes = if found.is_regular { root.read(&spec.path)? } else { None };
+            let Some(bytes) = bytes else {
+                facts.unknown = Some(UnknownWhy::NotAFile);
+                return Ok(Look { facts, ..Look::default() });
+            };
+            match pid::parse(&bytes) {
+                pids if pids.is_empty() || bytes.len() as u64 > place::PID_BYTES_MAX => {
+                    facts.details.insert("pid", "unknown".into());
+                    (None, Liveness::Unknown)
+                }
+                pids => judged(&pids, since, seen, machine),
+            }
+        }
+        FileFormat::Exists | FileFormat::Kernel => (None, opened(&found, machine)),
+    };
+    let FileKey { major, minor, inode } = found.key;
+    let born = found.born_at.map_or(0, |born| born.as_nanosecond());
+    let id = format!("{major:x}:{minor:x}:{inode}.{born:x} {}", spec.format.as_str());
+    let stat = pid.and_then(|pid| machine.spec.procfs.stat(pid.try_into().ok()?));
+    let command = match liveness.is_alive() {
+        true => stat.map(|stat| stat.command).unwrap_or_default(),
+        false => Arc::default(),
+    };
+    let hostname = pid.map(|_| machine.name()).unwrap_or_default();
+    let holder = Holder { hostname, command, pid, ..Holder::default() };
+    let entries = vec![lock(id, LockMode::Exclusive, holder, Tenure::Present { since }, liveness)];
+    Ok(Look { entries, facts, ..Look::default() })
+}
+
+/// Of the processes that a file names one is enough.
+fn judged(
+    pids: &[i64],
+    since: jiff::Timestamp,
+    seen: Instant,
+    machine: &Machine,
+) -> (Option<i64>, Liveness) {
+    let all: Vec<_> =
+        pids.iter().map(|pid| (Some(*pid), machine.liveness_of_any(*pid, since, seen))).collect();
+    let unproven = all.iter().find(|(_, liveness)| liveness.is_alive());
+    let unproven = unproven.or_else(|| all.iter().find(|(_, one)| one.gone().is_none()));
+    *unproven.or(all.first()).unwrap_or(&(None, Liveness::Unknown))
+}
+
+/// A file that somebody has open is alive. A closed one proves nothing, unless its writer cannot
+/// have survived the boot.
+fn opened(found: &Found, machine: &Machine) -> Liveness {
+    let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
+    let machine = &machine.spec;
+    match picture.is_open(found.stat) {
+        Some(true) => Liveness::Alive,
+        Some(false) if machine.evidence && found.modified_at < machine.procfs.clock().boot() => {
+            match machine.unique {
+                true => Liveness::Gone(GoneReason::Rebooted),
+                false => Liveness::Suspect(GoneReason::Rebooted),
+            }
+        }
+        Some(false) | None => Liveness::Unknown,
+    }
+}

@@ -1,0 +1,271 @@
+//! The state folder: what is remembered survives a restart, and one exporter at a time has it.
+//!
+//! The folder is held by a lock of the kernel on a file in it, for the whole life of the process:
+//! exclusive, without waiting, closed on exec, and the file stays where it is, because one that is
+//! removed lets two processes in. Its content tells people who has it; it is never the state.
+//! What is written is whole or not there at all, and a damaged file is set aside, never fatal.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the only module, beside the demo, that writes files"
+)]
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::proc::procfs::Procfs;
+use crate::tracker::{Saved, VERSION};
+
+/// The file that is locked.
+const LOCK: &str = "exporter.lock";
+/// The file that is remembered in.
+const MEMORY: &str = "memory.json";
+/// Where a file goes that cannot be understood; of several the last one.
+const DAMAGED: &str = "memory.json.damaged";
+/// Most bytes that are read back or written.
+const BYTES_MAX: u64 = 64 << 20;
+/// Attempts to lock a file that somebody else keeps replacing.
+const ATTEMPTS: usize = 3;
+
+/// A state folder that is ours.
+#[derive(Debug)]
+pub struct State {
+    folder: PathBuf,
+    boot_id: Option<String>,
+    /// The lock ends with it, so it lives as long as the process.
+    _lock: File,
+}
+
+/// Why a folder is not ours.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Somebody else has it.
+    #[error(
+        "another instance{} has the state folder {}; give this one a --state.dir of its own",
+        by(.pid), folder.display()
+    )]
+    Taken {
+        /// The folder.
+        folder: PathBuf,
+        /// The process, as it wrote down itself.
+        pid: Option<String>,
+    },
+    /// Nobody could have it.
+    #[error("the state folder {} {what}: {error}", folder.display())]
+    Unusable {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong, in words.
+        what: &'static str,
+        /// In the words of the system.
+        error: io::Error,
+    },
+}
+
+fn by(pid: &Option<String>) -> String {
+    pid.as_ref().map_or(String::new(), |pid| format!(" (pid {pid}, as it wrote)"))
+}
+
+/// What stands in the file.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    boot_id: Option<String>,
+    #[serde(flatten)]
+    saved: Saved,
+}
+
+impl State {
+    /// Takes a folder, at once or not at all.
+    ///
+    /// # Errors
+    /// [`StateError::Taken`] when another process has it; anything else is no sign of one.
+    pub fn take(folder: &Path, procfs: &Procfs) -> Result<Self, StateError> {
+        let path = folder.join(LOCK);
+        let unusable = |what, error| StateError::Unusable { folder: folder.into(), what, error };
+        for _ in 0..ATTEMPTS {
+            // Not truncated: it may be another one's.
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+                .open(&path)
+                .map_err(|error| unusable(what(&error), error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let pid = written_pid(&mut file);
+                    return Err(StateError::Taken { folder: folder.into(), pid });
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(unusable("cannot be locked", error));
+                }
+            }
+            let own = file.metadata().map_err(|error| unusable("cannot be used", error))?;
+            let named = fs::metadata(&path).ok();
+            if named.is_none_or(|named| (named.dev(), named.ino()) != (own.dev(), own.ino())) {
+                // Somebody removed it between open and lock; ours would exclude nobody.
+                continue;
+            }
+            let boot_id = procfs.boot_id();
+            let id = std::process::id();
+            let start = i32::try_from(id).ok().and_then(|pid| procfs.stat(pid)).map(|s| s.start);
+            let text = format!(
+                "{id}\n{}\n{}\n",
+                start.unwrap_or_default(),
+                boot_id.as_deref().unwrap_or_default()
+            );
+            let told = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+            told.map_err(|error| unusable("cannot be written", error))?;
+            return Ok(Self { folder: folder.into(), boot_id, _lock: file });
+        }
+        let error = io::Error::other("its lock file is replaced again and again");
+        Err(unusable("cannot be locked", error))
+    }
+
+    /// What was remembered; nothing when there is nothing that can be understood, which is then
+    /// set aside and told of in words. Kernel locks of another boot are forgotten.
+    pub fn load(&self) -> (Option<Saved>, Option<String>) {
+        let path = self.folder.join(MEMORY);
+        let shown = path.display();
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, None),
+            Err(error) => return (None, Some(format!("cannot read {shown}: {error}"))),
+        };
+        let why = match serde_json::from_slice::<Written>(&text) {
+            Ok(written) if written.saved.version == VERSION => {
+                let mut saved = written.saved;
+                if written.boot_id.is_none() || written.boot_id != self.boot_id {
+                    saved.targets.retain(|_, target| !target.is_of_file());
+                }
+                return (Some(saved), None);
+            }
+            Ok(written) => format!("is of version {}", written.saved.version),
+            Err(error) => format!("cannot be understood ({error})"),
+        };
+        let aside = self.folder.join(DAMAGED);
+        let moved = match fs::rename(&path, &aside) {
+            Ok(()) => format!("set aside as {}", aside.display()),
+            Err(error) => format!("cannot be set aside: {error}"),
+        };
+        (None, Some(format!("{shown} {why}; {moved}; holds are remembered anew")))
+    }
+
+    /// Writes down what is remembered, whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written; what was written before stays.
+    pub fn store(&self, saved: Saved) -> io::Result<()> {
+        let written = Written { boot_id: self.boot_id.clone(), saved };
+        let text = serde_json::to_vec(&written)?;
+        if text.len() as u64 > BYTES_MAX {
+            return Err(io::Error::other(format!("more than {BYTES_MAX} bytes to remember")));
+        }
+        let mut file = tempfile::Builder::new().prefix(".memory").tempfile_in(&self.folder)?;
+        file.write_all(&text)?;
+        file.as_file().sync_all()?;
+        file.persist(self.folder.join(MEMORY)).map_err(|error| error.error)?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The first line, if it is a number: somebody wrote it, perhaps anything.
+fn written_pid(file: &mut File) -> Option<String> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(64).read_to_string(&mut text).ok()?;
+    let first = text.lines().next()?;
+    let is_number = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| first.to_owned())
+}
+
+fn what(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::NOTDIR) => "is missing",
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => "is not writable",
+        Some(Errno::LOOP) => "has a symbolic link where its lock file should be",
+        _ => "cannot be used",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(folder: &Path) -> Result<State, StateError> {
+        State::take(folder, &Procfs::new("/proc"))
+    }
+
+    fn empty() -> Saved {
+        Saved { version: VERSION, targets: Default::default() }
+    }
+
+    #[test]
+    fn a_second_one_is_told_who_was_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = take(folder.path()).unwrap();
+        let refused = take(folder.path()).unwrap_err();
+        let StateError::Taken { pid, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(pid.as_deref(), Some(&*std::process::id().to_string()));
+        drop(first);
+        // The file stays, and is no obstacle.
+        assert!(folder.path().join(LOCK).exists());
+        take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_not_called_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = take(&folder.path().join("missing")).unwrap_err();
+        assert!(missing.to_string().contains("is missing"), "{missing}");
+        std::os::unix::fs::symlink("/tmp/x", folder.path().join(LOCK)).unwrap();
+        let link = take(folder.path()).unwrap_err();
+        assert!(link.to_string().contains("symbolic link"), "{link}");
+    }
+
+    #[test]
+    fn whatever_stands_in_the_lock_file_is_no_state() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(LOCK), "1\n").unwrap();
+        let state = take(folder.path()).unwrap();
+        let text = fs::read_to_string(folder.path().join(LOCK)).unwrap();
+        assert!(text.starts_with(&format!("{}\n", std::process::id())), "{text}");
+        drop(state);
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded_and_what_is_damaged_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = take(folder.path()).unwrap();
+        assert_eq!(state.load(), (None, None));
+        state.store(empty()).unwrap();
+        assert_eq!(state.load(), (Some(empty()), None));
+        for text in ["", "{", "null", "{\"version\": 1}", "\u{0}"] {
+            fs::write(folder.path().join(MEMORY), text).unwrap();
+            let (saved, told) = state.load();
+            assert_eq!(saved, None);
+            assert!(told.unwrap().contains("set aside"), "{text}");
+            assert_eq!(fs::read_to_string(folder.path().join(DAMAGED)).unwrap(), text);
+            assert_eq!(state.load(), (None, None));
+        }
+        let newer = Saved { version: VERSION + 1, ..empty() };
+        state.store(newer).unwrap();
+        assert!(state.load().1.unwrap().contains("version 2"));
+        // Nothing is left behind beside the three files.
+        state.store(empty()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+}
