@@ -231,7 +231,9 @@ impl Bucket {
             };
         }
         let next = after + self.page;
-        if next < names.len() {
+        if next >= names.len() {
+            xml += "<IsTruncated>false</IsTruncated>";
+        } else {
             xml += &format!(
                 "<IsTruncated>true</IsTruncated><NextContinuationToken>+/=&amp;% {next}\
                  </NextContinuationToken>"
@@ -277,7 +279,7 @@ pub fn start_tls(asks_clients: bool) -> SocketAddr {
             let mut request = [0; 4096];
             // A client that does not trust us never sends one.
             if tls.read(&mut request).is_ok_and(|count| count > 0) {
-                let body = "<ListBucketResult></ListBucketResult>";
+                let body = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
                 let _ = tls.write_all(format!("{head}{body}").as_bytes());
             }
