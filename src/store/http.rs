@@ -18,7 +18,7 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use super::StoreErrorKind;
 use super::advice::Advice;
 use super::fault::{self, Fault, Hints};
-use super::list_page;
+use super::list_page::{self, Proof};
 use super::object::Pages;
 use crate::scan::ErrorClass;
 use crate::secret::Secret;
@@ -214,10 +214,8 @@ impl HttpService for Wire {
         }
         let (parts, body) = response.into_parts();
         let body = collect(body, LIST_BYTES_MAX).await?;
-        // The one Google storage that can be tested against, an emulator, leaves it out.
-        let says_whether_whole = self.0.backend != "gs";
-        let read = list_page::read(body, says_whether_whole);
-        let mut page = read.map_err(|fault| fault.into_http(false))?;
+        let proof = if *backend == "s3" { Proof::Said } else { Proof::NoToken };
+        let mut page = list_page::read(body, proof).map_err(|fault| fault.into_http(false))?;
         self.0.pages.add(&mut page).map_err(|fault| fault.into_http(false))?;
         count.failed = false;
         Ok(HttpResponse::from_parts(parts, page.body.into()))

@@ -27,12 +27,21 @@ pub(super) struct Page {
     pub token: Option<String>,
 }
 
-/// Reads a page. `says_whether_whole`: the service always states `IsTruncated`.
+/// What makes a page the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Proof {
+    /// It says so, as S3 always does.
+    Said,
+    /// It names no next page: Azure has nothing else, and servers in Google's place say nothing.
+    NoToken,
+}
+
+/// Reads a page.
 ///
 /// # Errors
 /// [`Fault`] of class `protocol` when it is no listing, `incomplete` when it was cut short without
 /// saying where to go on.
-pub(super) fn read(body: Bytes, says_whether_whole: bool) -> Result<Page, Fault> {
+pub(super) fn read(body: Bytes, proof: Proof) -> Result<Page, Fault> {
     let mut walk = Walk::default();
     let mut reader = Reader::from_reader(&*body);
     loop {
@@ -67,7 +76,7 @@ pub(super) fn read(body: Bytes, says_whether_whole: bool) -> Result<Page, Fault>
             return Err(no_listing(&body, "IsTruncated is neither true nor false"));
         }
         // An empty answer of something else must not look like an empty folder.
-        Truncated::Unsaid if says_whether_whole && !walk.azure => {
+        Truncated::Unsaid if proof == Proof::Said => {
             return Err(no_listing(&body, "it does not say whether it is the whole (IsTruncated)"));
         }
         Truncated::Yes | Truncated::No | Truncated::Unsaid => {}
@@ -220,10 +229,6 @@ fn is_plain(key: &str, folder: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn read(body: Bytes) -> Result<Page, Fault> {
-        super::read(body, true)
-    }
-
     fn page(inner: &str) -> Bytes {
         let said = match inner.contains("IsTruncated") {
             true => "",
@@ -245,7 +250,7 @@ mod tests {
     #[test]
     fn a_page_that_does_not_prove_to_be_the_whole_is_no_empty_folder() {
         let failed = |class| Some(super::super::StoreErrorKind::Failed(class));
-        let kind = |body: Bytes| read(body).err().map(|fault| fault.kind);
+        let kind = |body: Bytes| read(body, Proof::Said).err().map(|fault| fault.kind);
         let truncated = |said: &str| page(&format!("<IsTruncated>{said}</IsTruncated>"));
         assert_eq!(kind(truncated("false")), None);
         assert_eq!(kind("<ListBucketResult/>".into()), failed(ErrorClass::Protocol));
@@ -266,7 +271,8 @@ mod tests {
             good.iter().zip(odd.chunks(3)).flat_map(|(g, odd)| [&[*g], odd].concat()).collect();
         let prefixes = "<CommonPrefixes><Prefix>locks/sub/</Prefix></CommonPrefixes>";
         let odd_prefix = "<CommonPrefixes><Prefix>locks//</Prefix></CommonPrefixes>";
-        let read = read(page(&format!("{}{prefixes}{odd_prefix}", keys(&mixed)))).expect("reads");
+        let read = read(page(&format!("{}{prefixes}{odd_prefix}", keys(&mixed))), Proof::Said)
+            .expect("reads");
         assert_eq!(read.names, 12);
         assert_eq!(
             read.odd,
@@ -297,7 +303,8 @@ mod tests {
         };
         let prefix = "<BlobPrefix><Name>locks/sub/</Name></BlobPrefix>";
         let good = format!("{}{prefix}", blob("locks/a"));
-        let found = read(page(&format!("{}{good}", blob("locks//b")))).expect("reads");
+        let found =
+            read(page(&format!("{}{good}", blob("locks//b"))), Proof::NoToken).expect("reads");
         assert_eq!((found.names, found.token.as_deref()), (3, Some("m")));
         assert_eq!(found.odd, ["locks//b"]);
         assert_eq!(found.body, page(&good));
@@ -306,7 +313,7 @@ mod tests {
     #[test]
     fn a_page_without_odd_keys_is_handed_on_as_it_is() {
         let body = page(&keys(&["a", "b"]));
-        assert_eq!(read(body.clone()).expect("reads").body, body);
+        assert_eq!(read(body.clone(), Proof::Said).expect("reads").body, body);
     }
 
     #[test]
@@ -314,7 +321,7 @@ mod tests {
         let mut body = page(&keys(&["locks/good", "locks/bad"])).to_vec();
         let at = body.windows(3).position(|part| part == b"bad").expect("is there");
         body[at] = 0xFF;
-        let read = read(body.into()).expect("reads");
+        let read = read(body.into(), Proof::Said).expect("reads");
         assert_eq!(read.odd, ["locks/\u{FFFD}ad"]);
         assert!(String::from_utf8(read.body.to_vec()).expect("UTF-8").contains("good"));
     }
@@ -323,13 +330,14 @@ mod tests {
     fn a_page_cut_short_needs_a_token_for_the_rest() {
         let cut = "<IsTruncated>true</IsTruncated>";
         for rest in ["", "<NextMarker>locks/z</NextMarker>", "<NextContinuationToken/>"] {
-            let fault = read(page(&format!("{cut}{rest}"))).expect_err("is incomplete");
+            let fault =
+                read(page(&format!("{cut}{rest}")), Proof::Said).expect_err("is incomplete");
             assert_eq!(fault.kind, super::super::StoreErrorKind::Failed(ErrorClass::Incomplete));
         }
         let token = "<NextContinuationToken>a+/=&amp;%</NextContinuationToken>";
-        let read_on = read(page(&format!("{cut}{token}"))).expect("reads");
+        let read_on = read(page(&format!("{cut}{token}")), Proof::Said).expect("reads");
         assert_eq!(read_on.token.as_deref(), Some("a+/=&%"));
-        assert!(read(page("<IsTruncated>false</IsTruncated>")).is_ok());
+        assert!(read(page("<IsTruncated>false</IsTruncated>"), Proof::Said).is_ok());
     }
 
     #[test]
@@ -345,7 +353,7 @@ mod tests {
             "<ListBucketResult/><html/>",
             "<Error><Code>InternalError</Code></Error>",
         ] {
-            let fault = read(body.into()).expect_err(body);
+            let fault = read(body.into(), Proof::Said).expect_err(body);
             let protocol = super::super::StoreErrorKind::Failed(ErrorClass::Protocol);
             assert_eq!(fault.kind, protocol, "{body}");
         }
@@ -354,8 +362,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_body_makes_it_panic(body: Vec<u8>, inner in "(<|>|/|Contents|Key|a|&|;|\\]|!|-|\\?)*") {
-            let _ = read(body.into());
-            let _ = read(page(&inner));
+            let _ = read(body.into(), Proof::Said);
+            let _ = read(page(&inner), Proof::Said);
         }
     }
 }

@@ -243,10 +243,6 @@ impl Bucket {
     }
 }
 
-/// The listing of a folder in which nothing is.
-pub const EMPTY_LIST: &str =
-    "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
-
 /// A server whose certificate only [`AUTHORITY`] vouches for; it answers every request with an
 /// empty listing and ends with the test's process. It may ask clients for a certificate too.
 pub fn start_tls(asks_clients: bool) -> SocketAddr {
@@ -283,7 +279,7 @@ pub fn start_tls(asks_clients: bool) -> SocketAddr {
             let mut request = [0; 4096];
             // A client that does not trust us never sends one.
             if tls.read(&mut request).is_ok_and(|count| count > 0) {
-                let body = EMPTY_LIST;
+                let body = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
                 let _ = tls.write_all(format!("{head}{body}").as_bytes());
             }

@@ -20,7 +20,7 @@ use lock_exporter::telemetry::Telemetry;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::fault_server::{Bucket, EMPTY_LIST, FaultServer, Reply, Seen};
+use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 
 mod cloud;
 mod credentials;
@@ -39,6 +39,9 @@ const SHORT: Duration = Duration::from_millis(800);
 const KEY: (&str, &str) = ("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE");
 const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "pl4nted+secret/key");
 const TOKEN: (&str, &str) = ("AWS_SESSION_TOKEN", "pl4nted-token==");
+
+/// A page of S3's that lists nothing and is the whole.
+const EMPTY: &str = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
 
 struct Opened {
     store: Arc<dyn ReadStore>,
@@ -376,7 +379,7 @@ async fn every_one_of_2500_locks_is_seen_over_three_pages() {
 
 #[tokio::test]
 async fn variables_and_options_are_restics() {
-    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
     let repository = format!("s3:http://{}/bucket/repo", server.host());
     let anonymous = [("s3.unsafe-anonymous-auth", "true")];
     let region = [("s3.region", "x-1"), ("s3.bucket-lookup", "path"), ("local.layout", "x")];
@@ -420,7 +423,7 @@ async fn variables_and_options_are_restics() {
 /// A thousand repositories on one server need no thousand connections.
 #[tokio::test]
 async fn targets_of_one_server_share_a_connection() {
-    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
     let repositories =
         ["a", "b", "c"].map(|name| format!("s3:http://{}/bucket/{name}", server.host()));
     let opened: Vec<_> =

@@ -8,7 +8,7 @@ const OFF: (&str, &str) = ("AWS_EC2_METADATA_DISABLED", "true");
 
 /// Lists from a server that answers everybody; the result and the key ids of the requests.
 async fn list(variables: &[(&str, &str)]) -> (Result<Listing, store::StoreError>, Vec<String>) {
-    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
     let repository = format!("s3:http://{}/bucket/repo", server.host());
     let opened = Case { variables, ..Case::of(&repository) }.open().expect("opens");
     let listing = opened.store.list("locks").await;
@@ -94,7 +94,7 @@ async fn a_program_is_asked_again_when_what_it_gave_expires() {
     for (expiration, times) in [("2099-01-01T00:00:00Z", 1), ("2020-01-01T00:00:00Z", 2)] {
         keys(expiration);
         let _ = std::fs::remove_file(&asked);
-        let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
+        let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
         let repository = format!("s3:http://{}/bucket/repo", server.host());
         let case = Case { variables: &variables, ..Case::of(&repository) };
         let opened = case.open().expect("opens");
@@ -158,7 +158,7 @@ async fn services_of_machines_and_containers_are_asked() {
         assert_eq!(signed_by(variables).await, ["ISSUED"], "{variables:?}");
     }
 
-    let server = FaultServer::start(|_| Reply::xml(200, EMPTY_LIST)).await;
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
     let repository = format!("s3:http://{}/bucket/repo", server.host());
     let case = Case { variables: &machine, ..Case::of(&repository) };
     let opened = case.open().expect("opens");

@@ -72,12 +72,12 @@ async fn answers_that_are_no_whole_listing_fail() {
     let page = |inner: &str| format!("<ListBucketResult>{inner}</ListBucketResult>");
     let object = "<Contents><Key>other/x</Key><Size>1</Size><LastModified>2026-07-01T10:00:00Z\
                   </LastModified></Contents>";
-    let cut = "<IsTruncated>true</IsTruncated>";
+    let (whole, cut) = ("<IsTruncated>false</IsTruncated>", "<IsTruncated>true</IsTruncated>");
     let same = format!("{cut}<NextContinuationToken>t</NextContinuationToken>");
     for (body, kind, word) in [
         ("<!DOCTYPE html><html>log in".to_owned(), protocol, "web page"),
         ("{}".into(), protocol, "no listing"),
-        (page(&format!("<IsTruncated>false</IsTruncated>{object}")), protocol, "not asked for"),
+        (page(&format!("{whole}{object}")), protocol, "not asked for"),
         (page(object), protocol, "IsTruncated"),
         (page(&format!("{cut}<NextMarker>x</NextMarker>")), incomplete, "cut the listing short"),
         (page(&same), incomplete, "same token"),
@@ -115,8 +115,8 @@ async fn no_key_makes_a_listing_fail() {
             )
         })
         .collect();
-    let last = "<IsTruncated>false</IsTruncated>";
-    let body = format!("<ListBucketResult>{last}{body}</ListBucketResult>");
+    let body =
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{body}</ListBucketResult>");
     let (listing, _) = list_from(move |_| Reply::xml(200, &body), &[KEY, SECRET], LIMIT).await;
     let listing = listing.expect("lists");
     let first = |key: &&String| key["repo/locks/".len()..].split('/').next().map(str::to_owned);
