@@ -498,7 +498,8 @@ fn a_file_that_is_no_lock_says_so() {
 #[test]
 fn what_cannot_be_seen_is_unknown_and_never_ok() {
     check(&[], (Severity::Unknown, Topic::NotSeen, "not scanned yet", None));
-    let failed = "cannot be scanned (network): list locks/: no route to host";
+    let failed = "cannot be scanned (network): list locks/: no route to host; Check the address, \
+                  and that the backend runs.";
     check(&[(0, Err(ErrorClass::Network))], (Severity::Unknown, Topic::NotSeen, failed, None));
     // What was seen before counts beside it, for as long as it is valid.
     let dead = vec![exclusive("h", -H)];
