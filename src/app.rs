@@ -1,48 +1,43 @@
-//! Wires everything: reads the configuration, makes the one [`Context`], runs scanner, tracker
-//! and server until it is told to stop.
+//! Wires everything: makes the one [`Context`], runs scanner, tracker and server until it is told
+//! to stop. What is to be run is read by `configured`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the edge of the process: environment, configuration files and the clock are read here"
 )]
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::Context as _;
 use jiff::Timestamp;
 use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::cli::{Cli, ScanFlags, Watch, Web};
-use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
+mod configured;
+
+pub use configured::{check_files, configuration, of_repositories};
+
+use crate::cli::{Cli, Web};
+use crate::config::Config;
 use crate::exposition::metrics::{Exporter, Rules};
-use crate::label::{self, LabelRules};
-use crate::location::Location;
 use crate::proc::machine::{Machine, MachineSpec};
 use crate::proc::process::Programs;
 use crate::proc::procfs::Procfs;
 use crate::reload::{Load, Reloader, Settings, Wish};
 use crate::scan::Scan;
 use crate::scanner::{Scanner, moment};
-use crate::secret::{self, EnvSpec, PasswordSpec};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
 use crate::state::{State, StateError};
 use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
-use crate::target::{ResticSpec, SourceSpec, TargetName, TargetSet};
+use crate::target::TargetSet;
 use crate::telemetry::Telemetry;
 use crate::tracker::Tracker;
 use crate::web::{self, Site};
 
-/// Configuration files that are looked for when none is named.
-const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_exporter.yml"];
-/// Largest configuration file.
-const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
 /// So often is looked whether the clock was stepped, also when nothing is scanned.
@@ -79,250 +74,10 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// What the flags, the configuration file and the environment amount to.
-///
-/// # Errors
-/// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
-/// file that cannot be read, or everything that is wrong in it.
-pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
-    let watch = &cli.watch;
-    let overrides = overrides(&cli.scan);
-    let host = host_name(watch);
-    let by_flag = !watch.repositories.is_empty() || watch.repository_file.is_some();
-    if by_flag && watch.config_file.is_some() {
-        return Err(Failure::Usage(anyhow!(
-            "-r and --repository-file cannot be used together with --config.file"
-        )));
-    }
-    if by_flag {
-        return from_flags(watch, repositories(watch).await?, &overrides, &host);
-    }
-    let only_by_flag = [
-        ("--password-file", watch.password_file.is_some()),
-        ("--password-command", watch.password_command.is_some()),
-        ("--insecure-no-password", watch.insecure_no_password),
-        ("--insecure-tls", watch.insecure_tls),
-        ("--key-hint", watch.key_hint.is_some()),
-        ("--cacert", !watch.cacert.is_empty()),
-        ("-o", !watch.options.is_empty()),
-    ];
-    let named = watch.config_file.clone();
-    let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
-    if let Some(path) = named.or_else(found) {
-        if let Some((flag, _)) = only_by_flag.iter().find(|(_, given)| *given) {
-            return Err(Failure::Usage(anyhow!(
-                "{flag} is for repositories given by -r; those of {} say it themselves",
-                path.display()
-            )));
-        }
-        return Ok(from_file(&path, &overrides, &host)?);
-    }
-    let inherited = inherited_repository().await?;
-    if inherited.is_empty() {
-        return Err(Failure::Usage(anyhow!(
-            "nothing to watch: give -r REPOSITORY (or --repository-file), or --config.file, or \
-             put lock_exporter.yml here or into /etc/lock-exporter, or set RESTIC_REPOSITORY (or \
-             RESTIC_REPOSITORY_FILE)"
-        )));
-    }
-    from_flags(watch, inherited, &overrides, &host)
-}
-
-/// A configuration of these repositories, named by their locations, with the flags of `cli`.
-///
-/// # Errors
-/// As [`configuration`].
-pub fn of_repositories(cli: &Cli, repositories: Vec<String>) -> Result<Config, Failure> {
-    from_flags(&cli.watch, repositories, &overrides(&cli.scan), &host_name(&cli.watch))
-}
-
-fn overrides(flags: &ScanFlags) -> Overrides {
-    Overrides {
-        interval: flags.interval,
-        timeout: flags.timeout,
-        concurrency: flags.concurrency.map(usize::from),
-        hold: flags.hold,
-    }
-}
-
-fn host_name(watch: &Watch) -> String {
-    watch.host_name.clone().unwrap_or_else(|| {
-        // restic asks uname too (Go os.Hostname); a name that is no text is no label either.
-        rustix::system::uname().nodename().to_string_lossy().into_owned()
-    })
-}
-
-async fn repositories(watch: &Watch) -> anyhow::Result<Vec<String>> {
-    let mut all = watch.repositories.clone();
-    if let Some(path) = &watch.repository_file {
-        all.push(repository_from(path).await?);
-    }
-    Ok(all)
-}
-
-async fn repository_from(path: &Path) -> anyhow::Result<String> {
-    Ok(secret::read_location(path).await?.to_string())
-}
-
-async fn inherited_repository() -> anyhow::Result<Vec<String>> {
-    let set = |name: &str| match std::env::var_os(name).filter(|value| !value.is_empty()) {
-        None => Ok(None),
-        Some(value) => match value.into_string() {
-            Ok(value) => Ok(Some(value)),
-            Err(_) => bail!("{name} is set to bytes that are no UTF-8; this exporter needs text"),
-        },
-    };
-    match (set("RESTIC_REPOSITORY")?, set("RESTIC_REPOSITORY_FILE")?) {
-        (Some(_), Some(_)) => {
-            bail!("RESTIC_REPOSITORY and RESTIC_REPOSITORY_FILE are both set; restic refuses that")
-        }
-        (Some(repository), None) => Ok(vec![repository]),
-        (None, Some(path)) => Ok(vec![repository_from(Path::new(&path)).await?]),
-        (None, None) => Ok(Vec::new()),
-    }
-}
-
-fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<Config> {
-    let shown = path.display();
-    let problem = || format!("cannot read {shown}");
-    let meta = std::fs::metadata(path).with_context(problem)?;
-    // Pipes and devices would be waited for, or never end.
-    if !meta.is_file() {
-        bail!("{shown} is not a file");
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(problem)?;
-    file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).with_context(problem)?;
-    if text.len() as u64 > CONFIG_BYTES_MAX {
-        bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
-    }
-    config::parse(&text, overrides, host).map_err(|ConfigError(problems)| {
-        let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
-        anyhow!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
-    })
-}
-
-fn from_flags(
-    watch: &Watch,
-    repositories: Vec<String>,
-    overrides: &Overrides,
-    host: &str,
-) -> Result<Config, Failure> {
-    let usage = |message: String| Failure::Usage(anyhow!(message));
-    if watch.insecure_no_password
-        && (watch.password_file.is_some() || watch.password_command.is_some())
-    {
-        return Err(usage(
-            "--insecure-no-password is for repositories without a password; it contradicts \
-             --password-file and --password-command"
-                .into(),
-        ));
-    }
-    let password = match (&watch.password_file, &watch.password_command) {
-        _ if watch.insecure_no_password => PasswordSpec::Empty,
-        (Some(_), Some(_)) => {
-            return Err(usage(
-                "only one of --password-file, --password-command can be used".into(),
-            ));
-        }
-        (Some(path), None) => PasswordSpec::File(path.clone()),
-        (None, Some(command)) => PasswordSpec::Command(command.clone()),
-        (None, None) => PasswordSpec::Inherit,
-    };
-    let mut options = std::collections::BTreeMap::new();
-    for (index, option) in watch.options.iter().enumerate() {
-        // Not quoted: it may be a secret in the wrong place.
-        let (key, value) = option.split_once('=').ok_or_else(|| {
-            usage(format!("option {} (-o) has no =; write -o KEY=VALUE, as for restic", index + 1))
-        })?;
-        options.insert(key.to_owned(), value.to_owned());
-    }
-    let mut scan = ScanSettings::default();
-    config::apply(overrides, &mut scan);
-    if let Some(message) = config::contradiction(&scan, scan.interval, scan.timeout) {
-        return Err(usage(message));
-    }
-    let mut targets = Vec::new();
-    for text in repositories {
-        let repository = Location::parse(&text).map_err(|error| usage(error.to_string()))?;
-        let repository = repository.absolute(&std::env::current_dir().unwrap_or_default());
-        let name = name_of(&repository).map_err(usage)?;
-        let spec = ResticSpec {
-            repository,
-            password: password.clone(),
-            env: EnvSpec::default(),
-            options: options.clone(),
-            key_hint: watch.key_hint.clone(),
-            cacert: watch.cacert.clone(),
-            insecure_tls: watch.insecure_tls,
-        };
-        targets.push(config::target(
-            name,
-            spec,
-            scan.interval,
-            scan.timeout,
-            config::default_hold_limit(),
-            config::default_stuck_limit(),
-            host,
-        ));
-    }
-    if let Some(name) = config::duplicates(&targets).first() {
-        return Err(usage(format!("{name} is given twice")));
-    }
-    Ok(Config { scan, labels: LabelRules::default(), targets })
-}
-
-/// The name of a target that was given by its location.
-fn name_of(repository: &Location) -> Result<TargetName, String> {
-    let name = label::shortened(&repository.target_name(), TargetName::BYTES_MAX);
-    TargetName::new(&name).map_err(|error| {
-        let problem = Problem {
-            line: 0,
-            column: 0,
-            key: String::new(),
-            message: format!("{name:?} cannot name a target: {error}; use a configuration file"),
-        };
-        problem.to_string()
-    })
-}
-
-/// Looks whether the files that a configuration names can be read, without any connection.
-///
-/// # Errors
-/// Every file that cannot, with its target.
-pub fn check_files(config: &Config) -> anyhow::Result<()> {
-    let mut problems = Vec::new();
-    for spec in &config.targets {
-        let SourceSpec::Restic(restic) = &spec.source else { continue };
-        let secret = match &restic.password {
-            PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
-            PasswordSpec::Inherit
-            | PasswordSpec::Command(_)
-            | PasswordSpec::Variable(_)
-            | PasswordSpec::Empty => None,
-        };
-        let named = secret.into_iter().chain(&restic.cacert).chain(&restic.env.env_file);
-        for path in named {
-            if let Err(error) = std::fs::File::open(path) {
-                problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
-            }
-        }
-        if let Some(path) = &restic.env.env_dir
-            && let Err(error) = std::fs::read_dir(path)
-        {
-            problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
-        }
-    }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    bail!("{} file(s) cannot be read:\n{}", problems.len(), problems.join("\n"))
-}
-
 /// What the flags say about this machine.
 pub fn machine(cli: &Cli) -> MachineSpec {
     let flags = &cli.machine;
-    let own = std::iter::once(host_name(&cli.watch));
+    let own = std::iter::once(configured::host_name(&cli.watch));
     MachineSpec {
         names: own.chain(flags.host_alias.iter().cloned()).map(Into::into).collect(),
         unique: flags.host_name_unique,
