@@ -186,7 +186,7 @@ pub struct MachineFlags {
           default_missing_value = "true", num_args = 0..=1, require_equals = true,
           action = clap::ArgAction::Set, env = "LOCK_EXPORTER_HOST_NAME_UNIQUE")]
     pub host_name_unique: bool,
-    /// Look for the processes that hold restic's locks of this machine [default]
+    /// Look for the processes that hold restic's locks of this machine (this is the default)
     #[arg(long = "collector.evidence", global = true, overrides_with = "no_evidence")]
     pub evidence: bool,
     /// Do not look for them
