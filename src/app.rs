@@ -233,7 +233,9 @@ pub async fn run<'a>(
 
 fn log_start(config: &Config) {
     let a_day = |interval: Duration| 86_400.0 / interval.as_secs_f64();
-    let listings: f64 = config.targets.iter().map(|target| a_day(target.interval)).sum();
+    // Lock files of this machine cost nothing.
+    let repositories = config.targets.iter().filter(|target| !target.backend().is_empty());
+    let listings: f64 = repositories.map(|target| a_day(target.interval)).sum();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         revision = env!("LOCK_EXPORTER_REVISION"),

@@ -226,7 +226,7 @@ pub struct MachineFlags {
 #[command(next_help_heading = "Serving")]
 pub struct Web {
     /// Address to listen on; can be given several times
-    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":10130",
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":10130", global = true,
           env = "LOCK_EXPORTER_WEB_LISTEN_ADDRESS", value_parser = listen_address)]
     pub listen: Vec<SocketAddr>,
     /// Path of the metrics

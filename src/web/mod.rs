@@ -283,6 +283,7 @@ struct Asked {
 pub struct Page {
     asked: Asked,
     revision: u64,
+    reloaded: (bool, Timestamp),
     rendered: Instant,
     body: Bytes,
 }
@@ -291,9 +292,14 @@ pub struct Page {
 async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
     let mut page = site.page.lock().await;
     let revision = site.status.borrow().revision;
+    let reloaded = {
+        let exporter = &site.settings.borrow().exporter;
+        (exporter.reload_successful, exporter.reload_success_at)
+    };
     if let Some(page) = &*page
         && page.asked == asked
         && page.revision == revision
+        && page.reloaded == reloaded
         && page.rendered.elapsed() < SHARED_FOR
     {
         return Ok(page.body.clone());
@@ -303,7 +309,7 @@ async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
     let work = move || render::page(&rendering, &wants.wanted, wants.format, wants.gzip);
     let rendered = site.renderer.run(work).await;
     let body = Bytes::from(rendered.context("a fault, see the log")??);
-    *page = Some(Page { asked, revision, rendered: Instant::now(), body: body.clone() });
+    *page = Some(Page { asked, revision, reloaded, rendered: Instant::now(), body: body.clone() });
     Ok(body)
 }
 

@@ -5,11 +5,13 @@
     reason = "the demo writes its own folder and dates its own locks"
 )]
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::app;
@@ -66,9 +68,16 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         let status = look_once(&config, &context, source::open, done).await;
         return print(&check::prom(&status, &app::rules(&config))?);
     }
-    let listeners = web::listen(&[ADDRESS.into()]).await?;
+    // By default every address; a demo is nobody else's business unless it is asked for.
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, crate::cli::PORT));
+    let addresses = match &cli.web.listen[..] {
+        [address] if *address == everywhere => vec![ADDRESS.into()],
+        given => given.to_vec(),
+    };
+    let listeners = web::listen(&addresses).await?;
     let refreshing = tokio::spawn(keep_alive(live));
-    print(&words(folder.path()))?;
+    let address = listeners.first().map_or(Ok(ADDRESS.into()), TcpListener::local_addr)?;
+    print(&words(folder.path(), address))?;
     let again = config.clone();
     let load = move || {
         let config = again.clone();
@@ -159,14 +168,13 @@ fn configuration(folder: &Path) -> anyhow::Result<Config> {
     Ok(config::parse(&text, &Overrides::default(), "demo")?)
 }
 
-fn words(folder: &Path) -> String {
-    let port = ADDRESS.1;
+fn words(folder: &Path, address: SocketAddr) -> String {
     format!(
         "Seven repositories in restic's format and a locked file are in {folder} \
          (password: demo).\n\
          \n\
-         \x20 http://127.0.0.1:{port}/          what is locked, by whom, since when, what to do\n\
-         \x20 http://127.0.0.1:{port}/metrics   the same for Prometheus\n\
+         \x20 http://{address}/          what is locked, by whom, since when, what to do\n\
+         \x20 http://{address}/metrics   the same for Prometheus\n\
          \n\
          Try beside it: lock_exporter check -r {folder}/stale --password-file {folder}/password\n\
          \n\
