@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,16 @@ class Exporter(servers.Server):
             ],
         )
         self.environment = environment or {}
+        self.traced = bool(before)
+
+    def __exit__(self, *arguments):
+        if self.traced and self.process and self.process.poll() is None:
+            # A tracer that is ended leaves what it traced running: the other way round it follows.
+            pid = self.process.pid
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGTERM)
+            self.process.wait(10)
+        super().__exit__(*arguments)
 
     def page(self) -> str:
         return servers.get(f"{self.url}/metrics").decode()
