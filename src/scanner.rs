@@ -152,8 +152,8 @@ impl Scanner {
             return scan;
         }
         // Little but a connection is at stake from here on; the place is for those who need it.
-        let _slow = self.lanes.slow.try_acquire();
-        if _slow.is_ok() {
+        let slow = self.lanes.slow.try_acquire();
+        if slow.is_ok() {
             drop(permit);
         }
         scan.await
