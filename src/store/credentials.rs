@@ -20,10 +20,13 @@ use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
 use crate::secret::{Environment, read_file};
 
+mod issued;
 mod process;
 mod profile;
+mod role;
 
 use process::Process;
+pub(super) use role::Role;
 
 const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
 const DOING: &str = "find the S3 credentials";
@@ -73,11 +76,6 @@ impl Source {
             }
             Ok(None)
         };
-        if text("RESTIC_AWS_ASSUME_ROLE_ARN")?.is_some() {
-            let cause = "RESTIC_AWS_ASSUME_ROLE_ARN is not supported";
-            let advice = "Use a profile with credential_process that assumes the role.";
-            return Err(StoreError::new(CONFIG, DOING, cause, advice));
-        }
         let mut id = first(["AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY"])?;
         let mut secret = first(["AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY"])?;
         let token = text("AWS_SESSION_TOKEN")?;

@@ -185,18 +185,23 @@ struct Said {
 }
 
 impl Said {
+    /// Reads `<Error>`, also where Amazon's other services put it into `<ErrorResponse>`.
     fn read(body: &[u8], hidden: &[Secret]) -> Self {
         let clean = |text: &str| clean(&hide(text, hidden));
         let mut said = Self::default();
         let mut reader = quick_xml::Reader::from_reader(body);
         let (mut depth, mut field, mut text) = (0_usize, Vec::new(), String::new());
+        let mut error_depth = 1;
         // A body that is no XML says nothing.
         while let Ok(event) = reader.read_event() {
             match event {
                 Event::Start(start) => {
                     depth += 1;
-                    if depth == 1 && start.local_name().as_ref() != b"Error" {
-                        break;
+                    match start.local_name().as_ref() {
+                        b"ErrorResponse" if depth == 1 => error_depth = 2,
+                        b"Error" => {}
+                        _ if depth <= error_depth => break,
+                        _ => {}
                     }
                     field = start.local_name().as_ref().to_vec();
                     text.clear();
@@ -211,7 +216,7 @@ impl Said {
                     _ => " ",
                 }),
                 Event::End(_) => {
-                    if depth == 2 {
+                    if depth == error_depth + 1 {
                         match field.as_slice() {
                             b"Code" => said.code = clean(&text),
                             b"Message" => said.message = clean(&text),

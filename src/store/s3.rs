@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::advice;
 use super::client::{ClientSpec, secret_failed};
-use super::credentials::{Keys, Source};
+use super::credentials::{Keys, Role, Source};
 use super::fault::explain;
 use super::http::{Limits, Wire};
 use super::object::{Objects, Pages};
@@ -27,7 +27,7 @@ use crate::telemetry::Telemetry;
 const CONFIG: StoreErrorKind = StoreErrorKind::Failed(ErrorClass::Config);
 
 /// Where requests go to when nothing else is said; also what Amazon takes for "anywhere".
-const REGION: &str = "us-east-1";
+pub(super) const REGION: &str = "us-east-1";
 
 /// restic `internal/backend/s3/config.go`. Those that are not read here are about writing, about
 /// restoring from archives, or about how many requests restic sends.
@@ -73,6 +73,8 @@ struct Open {
 struct Plan {
     at: S3Location,
     keys: Source,
+    /// Taken on with these keys.
+    role: Option<Role>,
     /// As it was given; none: to be learnt.
     region: Option<String>,
     virtual_host: bool,
@@ -115,14 +117,22 @@ impl S3 {
     }
 
     async fn keys(&self) -> Result<Keys, StoreError> {
-        let elsewhere = match &self.plan.keys {
-            Source::Keys(keys) => return Ok(keys.clone()),
-            Source::Elsewhere(elsewhere) => elsewhere,
-        };
-        let client = self.client.for_credentials().client().await?;
+        let asker = async || self.client.for_credentials().client().await;
         let telemetry = self.telemetry.clone();
-        let wire = |tried| Wire::to_credentials(client, "s3", telemetry, &advice::S3, tried);
-        elsewhere.keys(wire).await
+        let keys = match &self.plan.keys {
+            Source::Keys(keys) => keys.clone(),
+            Source::Elsewhere(elsewhere) => {
+                let client = asker().await?;
+                let wire = |tried| {
+                    Wire::to_credentials(client, "s3", telemetry.clone(), &advice::S3, tried)
+                };
+                elsewhere.keys(wire).await?
+            }
+        };
+        match &self.plan.role {
+            Some(role) => Ok(role.clone().with(keys, asker().await?, telemetry)),
+            None => Ok(keys),
+        }
     }
 
     async fn current(&self) -> Result<Open, StoreError> {
@@ -224,7 +234,8 @@ impl Plan {
             true => Source::Keys(Keys::Anonymous),
             false => Source::of(environment)?,
         };
-        Ok(Self { at: at.clone(), keys, region, virtual_host })
+        let role = Role::of(environment, region.as_deref())?;
+        Ok(Self { at: at.clone(), keys, role, region, virtual_host })
     }
 
     fn build(
@@ -300,7 +311,7 @@ impl Plan {
 }
 
 /// What is never shown.
-fn hidden(keys: &Keys) -> Vec<Secret> {
+pub(super) fn hidden(keys: &Keys) -> Vec<Secret> {
     match keys {
         Keys::Anonymous | Keys::Asked(_) => Vec::new(),
         Keys::Static { secret, token, .. } => [Some(secret), token.as_ref()]

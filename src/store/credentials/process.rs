@@ -1,18 +1,17 @@
-//! Credentials that a program prints, asked for again before they expire.
-#![allow(clippy::disallowed_methods, reason = "credentials expire by the wall clock")]
+//! Credentials that a program prints.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use zeroize::Zeroizing;
 
+use super::issued::{Issued, Last};
 use crate::scan::ErrorClass;
 use crate::store::StoreError;
 use crate::store::fault::Fault;
@@ -21,18 +20,11 @@ use crate::store::program::{ProgramSpec, split_option};
 /// A program that takes longer hangs.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// Asked for again so long before the end.
-const EARLY: SignedDuration = SignedDuration::from_secs(300);
 
 /// The program of one profile.
 pub(super) struct Process {
     command: ProgramSpec,
-    last: tokio::sync::Mutex<Option<Issued>>,
-}
-
-struct Issued {
-    credential: Arc<AwsCredential>,
-    expires_at: Option<Timestamp>,
+    last: Last,
 }
 
 /// What it prints (docs.aws.amazon.com "Sourcing credentials with an external process").
@@ -60,7 +52,7 @@ impl Process {
         let program = arguments.remove(0);
         let missing = "Check credential_process in the profile.";
         let command = ProgramSpec { program, arguments, variables, missing };
-        Ok(Self { command, last: tokio::sync::Mutex::default() })
+        Ok(Self { command, last: Last::default() })
     }
 
     async fn ask(&self) -> Result<Issued, Fault> {
@@ -83,23 +75,12 @@ impl Process {
                 advice,
             ));
         };
-        let expires_at = match answer.expiration.as_deref().map(str::parse::<Timestamp>) {
-            None => None,
-            Some(Ok(time)) => Some(time),
-            Some(Err(_)) => {
-                let cause = "credential_process: its Expiration is no time";
-                return Err(Fault::new(ErrorClass::Auth, cause, ""));
-            }
+        let credential = AwsCredential {
+            key_id: answer.access_key_id,
+            secret_key: answer.secret_access_key,
+            token: answer.session_token,
         };
-        let printable = |text: &str| text.bytes().all(|c| c.is_ascii_graphic());
-        if !printable(&answer.access_key_id) || !answer.session_token.iter().all(|t| printable(t)) {
-            let cause = "credential_process: a blank or a letter beyond ASCII in the credential";
-            return Err(Fault::new(ErrorClass::Auth, cause, ""));
-        }
-        let Answer { access_key_id: key_id, secret_access_key: secret_key, .. } = answer;
-        let token = answer.session_token;
-        let credential = Arc::new(AwsCredential { key_id, secret_key, token });
-        Ok(Issued { credential, expires_at })
+        Issued::of("credential_process", credential, answer.expiration.as_deref())
     }
 }
 
@@ -108,17 +89,6 @@ impl CredentialProvider for Process {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let mut last = self.last.lock().await;
-        let soon = Timestamp::now().checked_add(EARLY).unwrap_or(Timestamp::MAX);
-        if let Some(issued) = &*last
-            && issued.expires_at.is_none_or(|expires_at| expires_at > soon)
-        {
-            return Ok(issued.credential.clone());
-        }
-        let issued = self.ask().await.map_err(|fault| object_store::Error::Generic {
-            store: "s3",
-            source: Box::new(fault),
-        })?;
-        Ok(last.insert(issued).credential.clone())
+        self.last.or_ask(async || self.ask().await).await
     }
 }

@@ -45,7 +45,7 @@ fn requests_go_to_the_address_that_restic_would_use() {
     let plan = |text: &str, region: Option<&str>| {
         let (at, region) = (at(text), region.map(str::to_owned));
         let virtual_host = is_virtual_host(&at);
-        Plan { at, keys: Source::Keys(Keys::Anonymous), region, virtual_host }
+        Plan { at, keys: Source::Keys(Keys::Anonymous), role: None, region, virtual_host }
     };
     for (text, region, endpoint) in [
         ("s3:s3.amazonaws.com/bucket", REGION, "https://bucket.s3.amazonaws.com"),

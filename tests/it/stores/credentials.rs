@@ -193,3 +193,46 @@ async fn services_that_refuse_or_are_not_there_are_told() {
     let error = refused(&machine, &["neither AWS_ACCESS_KEY_ID", "403"]).await;
     assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Config), "{error}");
 }
+
+const ROLE: (&str, &str) = ("RESTIC_AWS_ASSUME_ROLE_ARN", "arn:aws:iam::123456789012:role/backups");
+
+#[tokio::test]
+async fn a_role_is_taken_on_once_and_signs_the_requests() {
+    let service = format!("http://{}", Moto::bucket("role").await.host);
+    let role = [KEY, SECRET, ROLE, ("RESTIC_AWS_ASSUME_ROLE_STS_ENDPOINT", &service), OFF];
+    let server = FaultServer::start(|_| Reply::xml(200, EMPTY)).await;
+    let repository = format!("s3:http://{}/bucket/repo", server.host());
+    let case = Case { variables: &role, ..Case::of(&repository) };
+    let opened = case.open().expect("opens");
+    for _ in 0..3 {
+        opened.store.list("locks").await.expect("lists");
+    }
+    assert_eq!(opened.requests("s3", "credentials"), (1., 0.), "one hour holds for all three");
+    for seen in server.seen() {
+        assert!(seen.authorization.contains("Credential=ASIA"), "{}", seen.authorization);
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_is_refused_is_told_with_the_services_words() {
+    let refuses = FaultServer::start(|_| {
+        Reply::xml(
+            403,
+            "<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>may not \
+             assume it with pl4nted+secret/key</Message></Error></ErrorResponse>",
+        )
+    })
+    .await;
+    let url = format!("http://{}", refuses.host());
+    let role = [KEY, SECRET, ROLE, ("RESTIC_AWS_ASSUME_ROLE_STS_ENDPOINT", url.as_str())];
+    let words = ["127.0.0.1: ", "AccessDenied", "may not assume", "RESTIC_AWS_ASSUME_ROLE_ARN"];
+    let error = refused(&role, &words).await;
+    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Permission), "{error}");
+    assert!(refuses.seen()[0].authorization.contains("/sts/aws4_request"));
+
+    let nonsense = FaultServer::start(|_| Reply::xml(200, "<html>pl4nted</html>")).await;
+    let url = format!("http://{}", nonsense.host());
+    let role = [KEY, SECRET, ROLE, ("RESTIC_AWS_ASSUME_ROLE_STS_ENDPOINT", url.as_str())];
+    let error = refused(&role, &["without keys"]).await;
+    assert_eq!(error.kind, StoreErrorKind::Failed(ErrorClass::Protocol), "{error}");
+}
