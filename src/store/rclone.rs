@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +21,8 @@ use object_store::client::{
     HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use tokio::runtime;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use url::Url;
 
 use super::advice;
@@ -41,6 +43,8 @@ const OPTIONS: [&str; 4] =
 const ARGUMENTS: &str = "serve restic --stdio --b2-hard-delete";
 /// Longer than the usual interval of scans, so that a program is not started for each.
 const IDLE: Duration = Duration::from_secs(180);
+/// A request may fail a moment before the end of the program behind it is noticed.
+const END_NOTICED: Duration = Duration::from_millis(500);
 
 const MISSING: &str = "Install the package rclone, or name it by the option rclone.program.";
 const MISSING_B2: &str = "Install the package rclone, through which B2 is read; or read the same \
@@ -175,6 +179,15 @@ struct Live {
     sender: SendRequest<Full<Bytes>>,
     running: Running,
     used_at: Mutex<Instant>,
+    /// Its other half is dropped with the connection.
+    connected: watch::Receiver<()>,
+}
+
+impl Live {
+    async fn has_ended(&self) -> bool {
+        let mut connected = self.connected.clone();
+        tokio::time::timeout(END_NOTICED, connected.changed()).await.is_ok()
+    }
 }
 
 impl fmt::Debug for Live {
@@ -216,11 +229,14 @@ impl Carrier for Lazy {
         let Ok((sender, connection)) = shaken else {
             return Err(epitaph(&running).await);
         };
+        let (while_connected, connected) = watch::channel(());
         tokio::spawn(async move {
             // How it ends shows in the requests.
             let _ = connection.await;
+            drop(while_connected);
         });
-        let made = Arc::new(Live { sender, running, used_at: Mutex::new(Instant::now()) });
+        let used_at = Mutex::new(Instant::now());
+        let made = Arc::new(Live { sender, running, used_at, connected });
         *live = Some(made.clone());
         tokio::spawn(end_when_idle(Arc::downgrade(pipe), Arc::downgrade(&made)));
         Ok(made)
@@ -233,8 +249,12 @@ impl Carrier for Lazy {
             // A program that hangs is given up, so that the next scan has a new one.
             StoreErrorKind::Failed(ErrorClass::Timeout) => *live = None,
             StoreErrorKind::Failed(ErrorClass::Network | ErrorClass::Protocol) => {
-                if let Some(ended) = live.take_if(|live| live.sender.is_closed()) {
-                    return epitaph(&ended.running).await;
+                if let Some(ended) = &*live
+                    && ended.has_ended().await
+                {
+                    let fault = epitaph(&ended.running).await;
+                    *live = None;
+                    return fault;
                 }
             }
             _ => {}

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use russh_sftp::client::error::Error as SftpError;
 use russh_sftp::client::rawsession::SftpResult;
@@ -15,6 +15,7 @@ use russh_sftp::client::{Config, RawSftpSession};
 use russh_sftp::protocol::Handle;
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::words::complaint;
 use crate::store::fault::Fault;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::server::{descendants, signal, stop};
+use super::server::{descendants, ended, idle, signal, stop};
 use super::*;
 
 const CAN: Can = Can {
@@ -106,6 +106,19 @@ async fn an_rclone_that_ends_or_hangs_is_started_anew() {
     let error = opened.store.list("locks").await.expect_err("hangs");
     expect(&error, ErrorClass::Timeout, &["list locks", "rclone:store:repo"]);
     while opened.store.list("locks").await.is_err() {}
+}
+
+#[tokio::test]
+async fn an_rclone_that_nobody_uses_is_ended_and_comes_back() {
+    let remote = Remote::make();
+    make_folder(&remote.path("root/repo"));
+    let opened = remote.open("rclone:store:repo", &[]);
+    opened.store.list("locks").await.expect("lists");
+    let programs = remote.programs();
+    assert_eq!(programs.len(), 1);
+    idle().await;
+    ended(&programs).await;
+    opened.store.list("locks").await.expect("lists");
 }
 
 #[tokio::test]

@@ -124,3 +124,25 @@ pub fn stop(pid: u32) {
         std::thread::yield_now();
     }
 }
+
+/// Lets more time pass on tokio's clock than any connection is kept without use.
+pub async fn idle() {
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::resume();
+}
+
+/// Waits until none of them runs.
+pub async fn ended(pids: &[u32]) {
+    let running = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    };
+    tokio::time::timeout(START, async {
+        while pids.iter().any(running) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("they end");
+}

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::server::{Server, descendants, free_port, signal, stop};
+use super::server::{Server, descendants, ended, free_port, idle, signal, stop};
 use super::*;
 
 /// As every backend, but restic looks at files only here.
@@ -208,6 +208,20 @@ async fn two_hundred_targets_share_one_connection_and_get_it_back() {
     for listing in lists().await {
         expect(&listing.expect_err("nobody is there"), ErrorClass::Network, &["refused"]);
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed_and_made_anew() {
+    let ssh = Ssh::start("");
+    make_folder(&ssh.path("repo"));
+    let opened = ssh.open(&ssh.url(&ssh.path("repo").display().to_string()), LIMIT);
+    opened.store.list("locks").await.expect("lists");
+    let sessions = descendants(ssh.server.pid());
+    assert!(!sessions.is_empty());
+    idle().await;
+    ended(&sessions).await;
+    opened.store.list("locks").await.expect("lists");
+    assert_eq!(ssh.logins(), 2);
 }
 
 #[tokio::test]
