@@ -208,3 +208,67 @@ async fn googles_refusals_are_told_apart() {
         expect(&error, class, &[code, word, "gs:bucket:/repo"]);
     }
 }
+
+/// Lists an empty container that takes every token of `service`; what both were asked.
+async fn with_identity(
+    service: &str,
+    login: &[(&str, &str)],
+) -> Result<Vec<Seen>, store::StoreError> {
+    let empty = "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>";
+    let server = FaultServer::start(move |_| Reply::xml(200, empty)).await;
+    let (url, service) = (format!("http://{}", server.host()), format!("http://{service}"));
+    let place = [ACCOUNT, ("AZURITE_BLOB_STORAGE_URL", url.as_str())];
+    let login = login.iter().map(|(name, value)| match *value {
+        "SERVICE" => (*name, service.as_str()),
+        value => (*name, value),
+    });
+    let variables: Vec<_> = place.into_iter().chain(login).collect();
+    let case = Case { variables: &variables, ..Case::of("azure:box:/") };
+    let opened = case.open().expect("opens");
+    for _ in 0..2 {
+        opened.store.list("locks").await?;
+    }
+    assert_eq!(opened.requests("azure", "credentials"), (1., 0.), "a token holds for both");
+    Ok(server.seen())
+}
+
+/// Microsoft's own services cannot be had for a test; what they are asked is documented.
+#[tokio::test]
+async fn azures_identities_are_asked_for_a_token() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("token");
+    std::fs::write(&file, "pl4nted").expect("writes");
+    let file = file.display().to_string();
+    let tenant = [("AZURE_CLIENT_ID", "id"), ("AZURE_TENANT_ID", "tenant")];
+    let authority = ("AZURE_AUTHORITY_HOST", "SERVICE");
+    let secret = [&tenant[..], &[authority, ("AZURE_CLIENT_SECRET", "pl4nted")]].concat();
+    let federated = [&tenant[..], &[authority, ("AZURE_FEDERATED_TOKEN_FILE", &file)]].concat();
+    let machine = vec![("IDENTITY_ENDPOINT", "SERVICE")];
+    for (login, path) in [
+        (&secret, "/tenant/oauth2/v2.0/token"),
+        (&federated, "/tenant/oauth2/v2.0/token"),
+        (&machine, "/?"),
+    ] {
+        let service = FaultServer::start(|_| {
+            let hour = "2099-01-01T00:00:00Z".parse::<jiff::Timestamp>().expect("is a time");
+            Reply::xml(
+                200,
+                &format!(
+                    r#"{{"access_token":"issued","token_type":"Bearer","expires_in":3600,
+                    "expires_on":"{}"}}"#,
+                    hour.as_second()
+                ),
+            )
+        })
+        .await;
+        let seen = with_identity(&service.host(), login).await.expect("lists");
+        assert!(seen.iter().all(|seen| seen.authorization == "Bearer issued"), "{seen:?}");
+        let asked = service.seen();
+        assert!(asked[0].target.starts_with(path), "{}", asked[0].target);
+    }
+    let refuses = FaultServer::start(|_| Reply::xml(401, "pl4nted")).await;
+    let error = with_identity(&refuses.host(), &secret).await.expect_err("is refused");
+    expect(&error, ErrorClass::Auth, &["which gives out credentials", "401"]);
+    let error = with_identity(&refuses.host(), &machine).await.expect_err("is refused");
+    expect(&error, ErrorClass::Auth, &["which gives out credentials", "401"]);
+}
