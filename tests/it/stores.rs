@@ -30,6 +30,7 @@ mod rclone;
 mod rest;
 mod server;
 mod sftp;
+mod signed;
 
 /// Long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);

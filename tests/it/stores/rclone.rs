@@ -177,3 +177,94 @@ async fn secrets_of_b2_and_swift_are_on_no_command_line() {
     let none = Case { variables: &[], ..Case::of("b2:bucket:x") }.open().err();
     expect(&none.expect("is incomplete"), ErrorClass::Config, &["B2_ACCOUNT_ID"]);
 }
+
+fn json(status: u16, body: String) -> Reply {
+    Reply::Answer(status, vec![("content-type", "application/json".into())], body.into())
+}
+
+/// The service cannot be had for a test; rclone is real, and so is all that reaches it.
+#[tokio::test]
+async fn b2_is_logged_in_to_and_listed_with_restics_variables() {
+    let address = Arc::<std::sync::OnceLock<String>>::default();
+    let own = address.clone();
+    let service = FaultServer::start(move |seen| {
+        let url = format!("http://{}", own.get().map_or("", |host| host.as_str()));
+        let method = seen.target.split(['/', '?']).nth(3).unwrap_or_default();
+        match method {
+            "b2_authorize_account" => json(
+                200,
+                format!(
+                    r#"{{"accountId":"a","authorizationToken":"t","apiUrl":"{url}",
+                    "downloadUrl":"{url}","minimumPartSize":5000000,"allowed":{{"bucketId":"b",
+                    "bucketName":"bucket","capabilities":["listFiles","readFiles"]}}}}"#
+                ),
+            ),
+            "b2_list_buckets" => json(
+                200,
+                r#"{"buckets":[{"bucketId":"b","accountId":"a","bucketName":"bucket",
+                "bucketType":"allPrivate"}]}"#
+                    .into(),
+            ),
+            "b2_list_file_names" => json(
+                200,
+                format!(
+                    r#"{{"files":[{{"fileId":"f","fileName":"a/b/locks/{}","size":7,
+                    "contentLength":7,"action":"upload","uploadTimestamp":1767225600000}}],
+                    "nextFileName":null}}"#,
+                    id(1)
+                ),
+            ),
+            _ => json(400, r#"{"status":400,"code":"bad_request","message":"no"}"#.into()),
+        }
+    })
+    .await;
+    address.set(service.host()).expect("is set once");
+    let arguments = format!("serve restic --stdio --b2-endpoint http://{}", service.host());
+    let options = [("rclone.args", arguments.as_str())];
+    let variables = [("B2_ACCOUNT_ID", "id"), ("B2_ACCOUNT_KEY", "pl4nted")];
+    let case = Case { variables: &variables, options: &options, ..Case::of("b2:bucket:a/b") };
+    let opened = case.open().expect("opens");
+    let listing =
+        opened.store.list("locks").await.unwrap_or_else(|e| panic!("{e}\n{:?}", service.seen()));
+    assert_eq!(names(&listing)[&*id(1)], (EntryKind::File, 7));
+    // `id:pl4nted` as RFC 7617 writes it.
+    assert_eq!(service.seen()[0].authorization, "Basic aWQ6cGw0bnRlZA==");
+}
+
+/// As above: the service is a script.
+#[tokio::test]
+async fn swift_is_logged_in_to_and_listed_with_restics_variables() {
+    let address = Arc::<std::sync::OnceLock<String>>::default();
+    let own = address.clone();
+    let service = FaultServer::start(move |seen| {
+        let url = format!("http://{}/v1/store", own.get().map_or("", |host| host.as_str()));
+        match (seen.method.as_str(), seen.target.split('?').next().unwrap_or_default()) {
+            ("GET", "/auth/v1.0") => Reply::Answer(
+                200,
+                vec![("x-storage-url", url), ("x-auth-token", "token".into())],
+                Bytes::new(),
+            ),
+            ("HEAD", "/v1/store/box") => Reply::Answer(204, vec![], Bytes::new()),
+            ("GET", "/v1/store/box") if seen.target.contains("marker=a") => json(200, "[]".into()),
+            ("GET", "/v1/store/box") => json(
+                200,
+                format!(
+                    r#"[{{"name":"a/locks/{}","hash":"9e107d9d372bb6826bd81d3542a419d6","bytes":7,
+                    "content_type":"application/octet-stream",
+                    "last_modified":"2026-01-01T00:00:00.000000"}}]"#,
+                    id(1)
+                ),
+            ),
+            _ => Reply::Answer(404, vec![], Bytes::new()),
+        }
+    })
+    .await;
+    address.set(service.host()).expect("is set once");
+    let auth = format!("http://{}/auth/v1.0", service.host());
+    let variables = [("ST_AUTH", auth.as_str()), ("ST_USER", "ann"), ("ST_KEY", "pl4nted")];
+    let case = Case { variables: &variables, ..Case::of("swift:box:/a") };
+    let opened = case.open().expect("opens");
+    let listing =
+        opened.store.list("locks").await.unwrap_or_else(|e| panic!("{e}\n{:?}", service.seen()));
+    assert_eq!(names(&listing)[&*id(1)], (EntryKind::File, 7));
+}
