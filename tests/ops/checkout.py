@@ -24,6 +24,16 @@ def program(name: str) -> str:
     return found
 
 
+def promtools() -> list[str]:
+    """Every promtool there is: this machine's, and newer ones that tests/run unpacked."""
+    return [program("promtool"), *os.environ.get("NEWER_PROMTOOLS", "").split()]
+
+
+def amtools() -> list[str]:
+    """Every amtool there is."""
+    return [program("amtool"), *os.environ.get("NEWER_AMTOOL", "").split()]
+
+
 def exporter() -> str:
     """The exporter under test."""
     path = Path(os.environ.get("LOCK_EXPORTER", ROOT / "target" / "debug" / "lock_exporter"))

@@ -71,6 +71,19 @@ install_restics() {
   return $failed
 }
 
+# Newer promtool and amtool: users load the rules into these as well as into bookworm's.
+install_promtools() {
+  local package failed=0
+  for package in promtool prometheus-alertmanager; do
+    unpack_newer $package trixie || {
+      echo "missing: $package of Debian trixie, which is required" >&2
+      failed=1
+    }
+  done
+  unpack_newer promtool sid || extra_missing "promtool of Debian sid: the rules were not tried on it"
+  return $failed
+}
+
 # restic's own REST server, which this machine's release does not have.
 install_rest_server() {
   unpack_newer restic-rest-server trixie && return

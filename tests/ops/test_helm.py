@@ -16,6 +16,7 @@ import kubernetes_validate
 import yaml
 
 import checkout
+import test_rendering
 
 KUBERNETES = "1.37"
 # The oldest one the chart says it supports.
@@ -313,9 +314,10 @@ class Values(unittest.TestCase):
                 "service",
                 "serviceAccount",
             }:
-                for below in value:
+                # The templates find thresholds by the table of parameters.
+                for below in set(value) - set(test_rendering.THRESHOLDS):
                     with self.subTest(key, below=below):
-                        self.assertRegex(templates, rf"\.{below}\b")
+                        self.assertTrue(re.search(rf"\.{below}\b", templates))
 
 
 class Monitoring(unittest.TestCase):
@@ -382,6 +384,27 @@ class Monitoring(unittest.TestCase):
         }
         self.assertIn('mode="shared"', shared["warning"])
         self.assertIn('mode="unknown"', shared["critical"])
+
+    def test_the_same_parameters_make_the_same_rules_as_without_helm(self):
+        given = values("monitoring")
+        given["prometheusRule"] |= test_rendering.OTHERS
+        with_helm = self.groups(given)
+        self.promtool(with_helm)
+        without = yaml.safe_load(test_rendering.rendered(test_rendering.OTHERS))["groups"]
+        self.assertEqual(with_helm, without)
+
+    def test_its_parameters_are_those_of_the_rules(self):
+        chart = yaml.safe_load((checkout.CHART / "values.yaml").read_text())["prometheusRule"]
+        for name, row in test_rendering.TABLE.items():
+            with self.subTest(name):
+                # The chart has a job of its own.
+                self.assertEqual(chart[name], "" if name == "jobName" else row["default"])
+
+    def test_an_alert_that_is_not_there_is_refused(self):
+        given = values("monitoring")
+        given["prometheusRule"]["disabled"] = {"LockStuckExclusiv": True}
+        with self.assertRaisesRegex(Exception, "disabled.LockStuckExclusiv: no such alert"):
+            render(given)
 
     def test_the_job_of_the_scrape_is_the_job_of_the_rules(self):
         objects = render(values("monitoring"))

@@ -1,16 +1,19 @@
 {{- /*
-The rules of rules.yml with this release's parameters. rules.yml is the file of the repository's folder
-alerts, unchanged; its annotations hold templates of Prometheus, so it is read as data and never as a
-template of Helm.
+The rules of rules.yml with this release's parameters. rules.yml and parameters.json are the files of the
+repository's folder alerts, unchanged; annotations hold templates of Prometheus, so the rules are read as
+data and never as a template of Helm. alerts/render.py does the same without Helm: a test compares both.
 */}}
 {{- define "lock-exporter.ruleGroups" -}}
 {{- $values := .Values.prometheusRule }}
 {{- $job := default (include "lock-exporter.name" .) $values.jobName }}
 {{- $file := .Files.Get "rules.yml" | fromYaml }}
+{{- $rows := .Files.Get "parameters.json" | fromJson }}
+{{- include "lock-exporter.checkAlertNames" (dict "groups" $file.groups "values" $values) }}
 {{- $groups := list }}
 {{- range $group := $file.groups }}
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
+{{- $_ := set $rule "expr" (include "lock-exporter.expr" (dict "expr" $rule.expr "values" $values "rows" $rows "job" $job)) }}
 {{- if not $rule.alert }}
 {{- $rules = append $rules $rule }}
 {{- else if not (index $values.disabled $rule.alert) }}
@@ -39,18 +42,57 @@ template of Helm.
 {{- toYaml $groups }}
 {{- end }}
 
-{{- /* One alert with the job, the freshness, the severity, the runbook and the labels of the values. */}}
+{{- /* A misspelt alert would otherwise go on as if nothing had been said of it. */}}
+{{- define "lock-exporter.checkAlertNames" -}}
+{{- $names := list }}
+{{- range $group := .groups }}
+{{- range $rule := $group.rules }}
+{{- with $rule.alert }}
+{{- $names = append $names . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $values := .values }}
+{{- range $map := list "disabled" "severityOverrides" "forOverrides" "keepFiringForOverrides" }}
+{{- range $alert, $_ := index $values $map }}
+{{- if not (has $alert $names) }}
+{{- fail (printf "prometheusRule.%s.%s: no such alert; there are %s" $map $alert (join ", " $names)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* One expression with the job, the dropped labels and the thresholds of the values. */}}
+{{- define "lock-exporter.expr" -}}
+{{- $values := .values }}
+{{- $expr := .expr | replace (printf "job=%q" .rows.jobName.default) (printf "job=%q" .job) }}
+{{- $dropped := join ", " .rows.droppedLabels.default }}
+{{- $instance := concat (list "instance") $values.droppedLabels }}
+{{- $expr = replace (printf "instance, %s" $dropped) (join ", " $instance) $expr }}
+{{- $expr = replace (printf "(%s)" $dropped) (printf "(%s)" (join ", " $values.droppedLabels)) $expr }}
+{{- range $name, $row := .rows }}
+{{- range $site := $row.sites }}
+{{- $from := replace "@" (toString $row.default) $site }}
+{{- $expr = replace $from (replace "@" (toString (index $values $name)) $site) $expr }}
+{{- end }}
+{{- end }}
+{{- $expr }}
+{{- end }}
+
+{{- /* One alert with the times, the severity, the runbook and the labels of the values. */}}
 {{- define "lock-exporter.alert" -}}
 {{- $rule := deepCopy .rule }}
-{{- $expr := $rule.expr | replace "job=\"lock-exporter\"" (printf "job=%q" .job) }}
-{{- $expr = regexReplaceAll "([<>]) 900\\b" $expr (printf "${1} %d" (int .values.freshnessSeconds)) }}
-{{- $_ := set $rule "expr" $expr }}
+{{- with index .values.forOverrides $rule.alert }}
+{{- $_ := set $rule "for" . }}
+{{- end }}
+{{- with index .values.keepFiringForOverrides $rule.alert }}
+{{- $_ := set $rule "keep_firing_for" . }}
+{{- end }}
 {{- with index .values.severityOverrides $rule.alert }}
 {{- $_ := set $rule.labels "severity" . }}
 {{- end }}
 {{- if hasKey $rule.labels "job" }}
 {{- $_ := set $rule.labels "job" .job }}
-{{- $_ := set $rule.annotations "description" (replace "job lock-exporter" (printf "job %s" .job) $rule.annotations.description) }}
 {{- end }}
 {{- range $name, $value := .values.extraAlertLabels }}
 {{- $_ := set $rule.labels $name $value }}
