@@ -2,12 +2,15 @@
 
 import re
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 import yaml
 
 import checkout
 import promql
+import variants
 
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 # Tests of the rules by promtool.
@@ -21,6 +24,10 @@ def run(*command: str) -> str:
     output = done.stdout + done.stderr
     assert done.returncode == 0, f"{' '.join(command)}\n{output}"
     return output
+
+
+def all_tests() -> list[dict]:
+    return [test for file in TESTS for test in yaml.safe_load(file.read_text())["tests"]]
 
 
 class Tools(unittest.TestCase):
@@ -80,7 +87,7 @@ class HouseRules(unittest.TestCase):
 
 class TestsOfRules(unittest.TestCase):
     def test_every_alert_fires_once_and_is_silent_once(self):
-        tests = [test for file in TESTS for test in yaml.safe_load(file.read_text())["tests"]]
+        tests = all_tests()
         fires, silent = set(), set()
         for case in (case for test in tests for case in test.get("alert_rule_test", [])):
             (fires if case.get("exp_alerts") else silent).add(case["alertname"])
@@ -88,6 +95,27 @@ class TestsOfRules(unittest.TestCase):
         self.assertEqual(alerts - fires, set(), "no test sees them fire")
         self.assertEqual(alerts - silent, set(), "no test sees them silent")
         self.assertEqual((fires | silent) - alerts, set(), "tests of alerts that are not there")
+
+
+    def test_they_say_exactly_what_is_seen(self):
+        for alert in (alert for test in all_tests() for alert in variants.alerts_expected(test)):
+            self.assertLessEqual({"severity", "job"}, set(alert["exp_labels"]))
+            self.assertEqual(
+                set(alert["exp_annotations"]), {"summary", "description", "runbook_url"}
+            )
+
+    def test_every_alert_is_the_same_in_all_circumstances(self):
+        # One promtool is enough: none has another opinion on the tests as they are.
+        promtool = checkout.promtools()[0]
+        for variant in (variants.two_exporters, variants.two_clusters, variants.hostile_targets):
+            for file in TESTS:
+                with self.subTest(variant.__name__, file=file.name):
+                    text = variants.of_file(yaml.safe_load(file.read_text()), variant)
+                    text["rule_files"] = [str(checkout.ALERTS / "rules.yml")]
+                    with tempfile.TemporaryDirectory() as folder:
+                        changed = Path(folder) / file.name
+                        changed.write_text(yaml.safe_dump(text))
+                        run(promtool, "test", "rules", str(changed))
 
 
 class Inhibitions(unittest.TestCase):
