@@ -6,15 +6,22 @@
 # Each function returns non-zero when something required is missing.
 
 DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
-  openssh-server openssh-client rclone apache2-utils)
+  openssh-server openssh-client rclone apache2-utils systemd)
+# What only the long parts need, which make the Debian package and run it.
+PACKAGER_PACKAGES=(debootstrap lintian man-db)
 
 # The packages of this machine's own Debian release.
 install_debian() {
-  local missing=() package wanted=("${DEBIAN_PACKAGES[@]}")
+  local wanted=("${DEBIAN_PACKAGES[@]}")
   # Debian's own Python comes without what makes virtual environments.
   python3 -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3 python3-venv)
   command -v npm >/dev/null || wanted+=(npm)
-  for package in "${wanted[@]}"; do
+  install_packages "${wanted[@]}"
+}
+
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
     dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
       || missing+=("$package")
   done
@@ -109,4 +116,22 @@ install_python() {
   python3 -m venv "$TOOLS/py" \
     && "$TOOLS/py/bin/pip" install -q --disable-pip-version-check -r tests/ops/requirements.txt \
     && cp tests/ops/requirements.txt "$stamp"
+}
+
+# cargo-deb, lintian, and an archive with a root folder of Debian to install into.
+install_packager() {
+  local archive=$TOOLS/debian-root.tar folder
+  install_packages "${PACKAGER_PACKAGES[@]}" || return 1
+  if [ ! -x "$TOOLS/cargo/bin/cargo-deb" ]; then
+    # It packs files; that is as good without optimisation, and built in a third of the time.
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+      cargo install --quiet --locked cargo-deb --version 3.8.0 --root "$TOOLS/cargo" || return 1
+  fi
+  [ ! -e "$archive" ] || return 0
+  folder=$(mktemp -d "${TMPDIR:-/tmp}/debian-root.XXXXXX") || return 1
+  debootstrap --variant=minbase bookworm "$folder/root" "$(debian_mirror)" >"$folder/log" 2>&1 \
+    && rm -rf "$folder"/root/var/cache/apt/archives/*.deb \
+    && tar -C "$folder/root" -cf "$archive.partial" . && mv "$archive.partial" "$archive" \
+    || { tail -5 "$folder/log" >&2; return 1; }
+  rm -rf "$folder"
 }
