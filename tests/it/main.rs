@@ -14,6 +14,7 @@ mod fault_server;
 mod file_locks;
 mod fixtures;
 mod golden;
+mod reference;
 mod restic;
 mod scene;
 mod stores;
