@@ -1,7 +1,7 @@
 """The tests of the rules once more, in circumstances that must not matter.
 
-Each variant changes the series of a test and what it expects in the same way, so that every alert is
-tried in it without a test of its own.
+Each variant changes the series of a test and what it expects in the same way, so that every alert
+is tried in it without a test of its own.
 """
 
 import copy
