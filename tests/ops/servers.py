@@ -174,6 +174,27 @@ class Alertmanager(Server):
         )
 
 
+    def post(self, alerts: list[dict]) -> None:
+        """Tells it of alerts, as Prometheus does."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v2/alerts",
+            json.dumps(alerts).encode(),
+            {"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def hidden(self, count: int) -> set[tuple[str, str]] | None:
+        """Name and namespace of the alerts that others hide, once it has judged that many."""
+        alerts = get_json(f"{self.url}/api/v2/alerts")
+        if len(alerts) != count or any(a["status"]["state"] == "unprocessed" for a in alerts):
+            return None
+        return {
+            (alert["labels"]["alertname"], alert["labels"]["namespace"])
+            for alert in alerts
+            if alert["status"]["inhibitedBy"]
+        }
+
+
 class S3:
     """The S3 server of `s3_server.py`, named in the environment as tests/run names it."""
 

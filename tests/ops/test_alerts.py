@@ -10,9 +10,11 @@ import yaml
 
 import checkout
 import promql
+import servers
 import variants
 
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+EXAMPLE = checkout.ALERTS / "alertmanager.example.yml"
 # Tests of the rules by promtool.
 TESTS = sorted(checkout.ALERTS.glob("*_test.yml"))
 
@@ -118,9 +120,47 @@ class TestsOfRules(unittest.TestCase):
                         run(promtool, "test", "rules", str(changed))
 
 
+class Routes(unittest.TestCase):
+    """Where Alertmanager's example sends things, by amtool's word."""
+
+    # Receiver of each alert of ours by its severity.
+    RECEIVERS = {"critical": "pager", "warning": "tickets", "info": "nobody"}
+
+    def test_amtool_takes_the_example(self):
+        for amtool in checkout.amtools():
+            with self.subTest(amtool):
+                output = run(amtool, "check-config", EXAMPLE.name)
+                self.assertIn("8 inhibit rules", output)
+
+    def sent(self, amtool: str, receivers: str, **labels: str) -> None:
+        pairs = [f"{name}={value}" for name, value in labels.items()]
+        flags = [f"--config.file={EXAMPLE.name}", f"--verify.receivers={receivers}"]
+        run(amtool, "config", "routes", "test", *flags, *pairs)
+
+    def test_every_alert_goes_where_its_severity_says(self):
+        table = [
+            (name, rule["labels"]["severity"], self.RECEIVERS[rule["labels"]["severity"]])
+            for name, rule in checkout.rules("alert").items()
+        ]
+        table += [
+            # What others say, and what asks whether Alertmanager lives.
+            ("Watchdog", "none", "dead-mans-switch"),
+            ("NodeDown", "critical", "tickets"),
+            ("Lockdown", "critical", "tickets"),
+        ]
+        for amtool in checkout.amtools():
+            for name, severity, receiver in table:
+                with self.subTest(name, amtool=amtool):
+                    self.sent(amtool, receiver, alertname=name, severity=severity)
+            # Silent in the hours of a planned prune, and a ticket all the same.
+            self.sent(
+                amtool, "tickets", alertname="LockHeldTooLong", severity="warning", mode="exclusive"
+            )
+
+
 class Inhibitions(unittest.TestCase):
     def test_they_name_alerts_that_exist(self):
-        config = yaml.safe_load((checkout.ALERTS / "alertmanager.example.yml").read_text())
+        config = yaml.safe_load(EXAMPLE.read_text())
         alerts = set(checkout.rules("alert"))
         for rule in config["inhibit_rules"]:
             for matcher in rule["source_matchers"] + rule["target_matchers"]:
@@ -131,7 +171,7 @@ class Inhibitions(unittest.TestCase):
                         self.assertTrue(any(re.fullmatch(part, name) for name in alerts))
 
     def test_no_alert_hides_itself(self):
-        config = yaml.safe_load((checkout.ALERTS / "alertmanager.example.yml").read_text())
+        config = yaml.safe_load(EXAMPLE.read_text())
         for rule in config["inhibit_rules"]:
             source, target = (
                 re.compile(re.fullmatch(r'alertname=~?"(.+)"', rule[key][0]).group(1))
@@ -140,6 +180,54 @@ class Inhibitions(unittest.TestCase):
             for name in checkout.rules("alert"):
                 with self.subTest(name, rule=rule):
                     self.assertFalse(source.fullmatch(name) and target.fullmatch(name))
+
+
+    def test_alertmanager_hides_what_follows_and_nothing_else(self):
+        config = yaml.safe_load(EXAMPLE.read_text())
+        for receiver in config["receivers"]:
+            # Nothing is to be delivered here.
+            receiver.pop("webhook_configs", None)
+        target = {"job": "j", "target": "t", "host": "", "cluster": "c", "namespace": "n"}
+        holder = {"mode": "shared", "hostname": "web", "username": "u"}
+        # Stronger alert, weaker one, how the weaker one differs, whether it is hidden.
+        table = [
+            ("LockExporterAbsent", "LockExporterDown", {}, True),
+            ("LockExporterAbsent", "LockExporterDown", {"job": "other"}, False),
+            ("LockExporterAbsent", "LockStuckExclusive", {}, False),
+            ("LockScanFailingWidely", "LockScanFailing", {"target": "other"}, True),
+            ("LockScanFailingWidely", "LockScanFailing", {"cluster": "other"}, False),
+            ("LockScanFailingWidely", "LockUnreadable", {}, False),
+            ("LockScanFailing", "LockTargetUnobservable", {}, True),
+            ("LockStuckExclusive", "LockBlockedTooLong", {}, True),
+            ("LockStuckExclusive", "LockBlockedTooLong", {"target": "other"}, False),
+            ("LockStuckExclusive", "LockBlockedTooLong", {"host": "other"}, False),
+            ("LockStuckExclusive", "LockOwnerGoneElsewhere", {}, True),
+            ("LockStuckExclusive", "LockConflict", {}, False),
+            ("LockStuckShared", "LockMostlyBlocked", {}, True),
+            ("LockUnreadable", "LockStuckExclusive", {}, False),
+            ("LockOwnerGone", "LockOwnerGoneElsewhere", {"pid": "7"}, True),
+            ("LockOwnerGoneElsewhere", "LockStuckShared", {}, True),
+            ("LockOwnerGoneElsewhere", "LockStuckShared", {"hostname": "other"}, False),
+            ("LockOwnerGoneElsewhere", "LockStuckExclusive", {}, False),
+            ("LockStuckFile", "LockContended", {}, True),
+        ]
+        alerts = []
+        for case, (stronger, weaker, differs, _) in enumerate(table):
+            for name, labels in ((stronger, {}), (weaker, differs)):
+                values = target | holder | {"namespace": f"case {case}"} | labels
+                # So that the cases do not meet where a rule does not ask for the namespace.
+                values["job"] += str(case)
+                alerts.append({"labels": values | {"alertname": name}})
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            servers.Alertmanager(Path(folder), config) as alertmanager,
+        ):
+            alertmanager.post(alerts)
+            hidden = servers.wait_for("the alerts", lambda: alertmanager.hidden(len(alerts)))
+        found = [
+            (*row[:3], (row[1], f"case {case}") in hidden) for case, row in enumerate(table)
+        ]
+        self.assertEqual(found, table)
 
 
 class Runbooks(unittest.TestCase):
