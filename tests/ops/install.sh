@@ -108,6 +108,18 @@ install_azurite() {
   return 1
 }
 
+# The types of the Prometheus operator's objects, from npm; apart from the rest, since npm moves what
+# stands beside a package that it installs.
+install_operator_types() {
+  local package=@kubernetes-models/prometheus-operator folder=$TOOLS/npm-operator
+  [ -e "$folder/node_modules/$package/package.json" ] && return
+  mkdir -p "$folder" \
+    && (cd "$folder" && npm install --no-fund --no-audit --silent "$package@6.0.0" >/dev/null) \
+    && return
+  echo "missing: $package of npm, which is required" >&2
+  return 1
+}
+
 # A virtual environment with the packages of requirements.txt, made anew when that file changes.
 install_python() {
   local stamp=$TOOLS/py/.requirements

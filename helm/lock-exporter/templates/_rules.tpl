@@ -8,7 +8,6 @@ data and never as a template of Helm. alerts/render.py does the same without Hel
 {{- $job := default (include "lock-exporter.name" .) $values.jobName }}
 {{- $file := .Files.Get "rules.yml" | fromYaml }}
 {{- $rows := .Files.Get "parameters.json" | fromJson }}
-{{- include "lock-exporter.checkAlertNames" (dict "groups" $file.groups "values" $values) }}
 {{- $groups := list }}
 {{- range $group := $file.groups }}
 {{- $rules := list }}
@@ -40,26 +39,6 @@ data and never as a template of Helm. alerts/render.py does the same without Hel
 {{- $groups = append $groups (dict "name" "lock.additional" "rules" .) }}
 {{- end }}
 {{- toYaml $groups }}
-{{- end }}
-
-{{- /* A misspelt alert would otherwise go on as if nothing had been said of it. */}}
-{{- define "lock-exporter.checkAlertNames" -}}
-{{- $names := list }}
-{{- range $group := .groups }}
-{{- range $rule := $group.rules }}
-{{- with $rule.alert }}
-{{- $names = append $names . }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- $values := .values }}
-{{- range $map := list "disabled" "severityOverrides" "forOverrides" "keepFiringForOverrides" }}
-{{- range $alert, $_ := index $values $map }}
-{{- if not (has $alert $names) }}
-{{- fail (printf "prometheusRule.%s.%s: no such alert; there are %s" $map $alert (join ", " $names)) }}
-{{- end }}
-{{- end }}
-{{- end }}
 {{- end }}
 
 {{- /* One expression with the job, the dropped labels and the thresholds of the values. */}}

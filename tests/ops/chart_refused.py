@@ -1,0 +1,140 @@
+"""Values that the chart refuses: each mistake is told when it is rendered, in words that name it."""
+
+import unittest
+
+import helm_python
+
+import test_rendering
+from chart import render, values
+
+
+class Refused(unittest.TestCase):
+    MANY = {"sharding": {"enabled": True}, "replicas": 2}
+
+    def refused(self, given: dict, *words: str, release: str = "demo") -> None:
+        with self.assertRaises(helm_python.HelmError) as raised:
+            render(given, release=release)
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+
+    def target(self, **restic) -> dict:
+        return {"config": {"targets": [{"name": "a", "restic": {"repository": "/a"} | restic}]}}
+
+    def test_what_the_schema_refuses(self):
+        for given, *words in (
+            ({"replicaCount": 2}, "replicaCount", "not allowed"),
+            ({"service": {"prot": 80}}, "/service", "prot"),
+            ({"replicas": "two"}, "/replicas", "want integer"),
+            ({"service": {"port": 70000}}, "/service/port"),
+            ({"kind": "Job"}, "/kind", "DaemonSet"),
+            ({"image": {"digest": "sha256:12"}}, "/image/digest"),
+            ({"image": {"tag": "a b"}}, "/image/tag"),
+            ({"nameOverride": "n" * 300}, "/nameOverride", "300"),
+            ({"fullnameOverride": "N"}, "/fullnameOverride"),
+            ({"commonLabels": {"a": "x" * 64}}, "/commonLabels/a"),
+            ({"commonLabels": {"a b": "c"}}, "'a b' does not match"),
+            ({"sharding": {"enabled": True, "shards": 1}}, "/sharding/shards"),
+            ({"terminationGracePeriodSeconds": 5}, "/terminationGracePeriodSeconds"),
+            ({"extraSecrets": [{"mountPath": "/a"}]}, "/extraSecrets/0", "name"),
+            ({"serviceMonitor": {"interval": "soon"}}, "/serviceMonitor/interval"),
+            ({"serviceMonitor": {"interval": "0s"}}, "/serviceMonitor/interval"),
+            ({"prometheusRule": {"jobName": 'a"b'}}, "/prometheusRule/jobName"),
+            ({"prometheusRule": {"runbookUrlPattern": "https://a"}}, "/runbookUrlPattern"),
+            ({"prometheusRule": {"droppedLabels": ["target"]}}, "/prometheusRule/droppedLabels"),
+            ({"prometheusRule": {"forOverrides": {"LockOnIt": "soon"}}}, "/forOverrides"),
+            ({"prometheusRule": {"severityOverrides": {"LockConflict": "page"}}}, "critical"),
+            (self.target(passwordSecret={"name": "b"}), "/passwordSecret", "key"),
+            (self.target(passwordSecret={"name": "", "key": "a"}), "/passwordSecret/name"),
+            (self.target(envFromSecret=""), "/envFromSecret"),
+            (self.target(pasword_file="/a"), "pasword_file"),
+            ({"config": {"target": []}}, "/config", "target"),
+            ({"config": {"targets": [{"restic": {"repository": "/a"}}]}}, "targets/0", "name"),
+            ({"podDisruptionBudget": {"minAvailable": "half"}}, "/minAvailable"),
+        ):
+            with self.subTest(str(given)[:80]):
+                self.refused(given, *words)
+
+    def test_thresholds_that_always_or_never_hold(self):
+        for key in test_rendering.THRESHOLDS:
+            for value in (0, -1, "900"):
+                with self.subTest(key, value=value):
+                    self.refused({"prometheusRule": {key: value}}, f"/prometheusRule/{key}")
+
+    def test_what_contradicts_itself(self):
+        two = [{"name": "a", "restic": {"repository": f"/{n}"}} for n in (1, 2)]
+        monitor = {"enabled": True}
+        for given, *words in (
+            ({"existingConfigMap": "a", "existingConfigSecret": "b"}, "existingConfigMap and"),
+            ({"existingConfigMap": "a"} | self.target(), "config.targets and existingConfigMap"),
+            ({"existingConfigMap": "a", "configAsSecret": True}, "configAsSecret is about config"),
+            (self.MANY, "needs kind: StatefulSet", "replicas and sharding.enabled"),
+            ({"kind": "DaemonSet", "replicas": 2}, "replicas has no meaning"),
+            ({"kind": "DaemonSet", "persistence": {"enabled": True}}, "no claim belongs"),
+            ({"kind": "StatefulSet", "service": {"enabled": False}}, "needs service.enabled"),
+            ({"kind": "StatefulSet", "service": {"type": "NodePort"}}, "headless Service"),
+            ({"persistence": {"enabled": True}}, "type: Recreate"),
+            (values("persistence") | {"replicas": 2}, "needs kind: StatefulSet"),
+            ({"podDisruptionBudget": {"enabled": True}}, "exactly one of minAvailable"),
+            (
+                {"podDisruptionBudget": {"enabled": True, "minAvailable": 1, "maxUnavailable": 1}},
+                "exactly one of minAvailable",
+            ),
+            (
+                {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}},
+                "no backend can be reached",
+            ),
+            ({"config": {"targets": two}}, "two targets are named a"),
+            ({"config": {"targets": [{"name": "a"}]}}, "config.targets[0] (a)", "restic or file"),
+            ({"config": {"targets": [two[0] | {"name": "n" * 300}]}}, "at most 128 bytes"),
+            (
+                self.target(passwordSecret={"name": "b", "key": "c"}, password_file="/d"),
+                "restic.passwordSecret and restic.password_file",
+            ),
+            (self.target(envFromSecret="b", env_dir="/d"), "restic.envFromSecret and"),
+            ({"serviceMonitor": monitor, "podMonitor": monitor}, "scraped twice"),
+            ({"serviceMonitor": monitor, "service": {"enabled": False}}, "needs service.enabled"),
+            (
+                {"serviceMonitor": {"enabled": True, "interval": "1m", "scrapeTimeout": "61s"}},
+                "serviceMonitor.scrapeTimeout (61s) is longer than the interval (1m)",
+            ),
+            (
+                {"podMonitor": {"enabled": True, "interval": "1m30s", "scrapeTimeout": "91000ms"}},
+                "podMonitor.scrapeTimeout",
+            ),
+            ({"serviceMonitor": {"enabled": True, "scheme": "https"}}, "speaks http"),
+            ({"webConfig": {"config": {"a": 1}, "existingSecret": "b"}}, "one web configuration"),
+            ({"webConfig": {"existingSecret": "b"}}, "needs webConfig.scheme"),
+            ({"webConfig": {"scheme": "https"}}, "https without a web configuration"),
+            ({"webConfig": {"tlsSecret": "b", "scheme": "http"}}, "the web configuration has TLS"),
+            ({"webConfig": {"tlsSecret": "b", "probePort": 10130}}, "are both 10130"),
+            (
+                {"webConfig": {"tlsSecret": "b", "config": {"tls_server_config": {"cert": "c"}}}},
+                "webConfig.tlsSecret and",
+            ),
+            ({"prometheusRule": {"disabled": {"LockStuck": True}}}, "disabled.LockStuck: no such"),
+            ({"prometheusRule": {"forOverrides": {"LockStuck": "1m"}}}, "LockStuckExclusive"),
+            ({"prometheusRule": {"extraAlertLabels": {"job": "a"}}}, "the rules set this label"),
+            ({"prometheusRule": {"extraAlertLabels": {"a": "{{ $value }}"}}}, "is no template"),
+            ({"podLabels": {"app.kubernetes.io/name": "b"}}, "podLabels may not set"),
+            ({"extraVolumeMounts": [{"name": "b", "mountPath": "/c"}]}, "names the volume b"),
+            ({"extraVolumes": [{"name": "state", "emptyDir": {}}]}, "two volumes are named state"),
+            (
+                {"extraSecrets": [{"name": "b", "mountPath": "/etc/lock-exporter/config/"}]},
+                "two volumes are mounted at /etc/lock-exporter/config",
+            ),
+        ):
+            with self.subTest(str(given)[:80]):
+                self.refused(given, *words)
+
+    def test_names_that_kubernetes_would_refuse(self):
+        self.refused({}, "has 300 characters; Helm takes at most 53", release="r" * 300)
+        self.refused({}, "begins with a letter", release="1st")
+
+    def test_everything_wrong_is_told_at_once(self):
+        self.refused(
+            self.MANY | {"existingConfigMap": "a", "configAsSecret": True},
+            "needs kind: StatefulSet",
+            "replicas and sharding.enabled",
+            "configAsSecret is about config",
+        )
+
