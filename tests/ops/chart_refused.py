@@ -1,4 +1,4 @@
-"""Values that the chart refuses: each mistake is told when it is rendered, in words that name it."""
+"""Values that the chart refuses: a mistake is told when it is rendered, in words that name it."""
 
 import unittest
 
