@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ BEGIN, END = "<!-- benches -->", "<!-- /benches -->"
 ROUNDS = 5
 LOCKS = 20
 WARM_SCANS = 10
-FLEET, FLEET_LOCKS = 1_000, 10
+FLEET, FLEET_LOCKS, FEW_LOCKS = 1_000, 10, 2
 SCRAPES = 20
 MIB = 1 << 20
 
@@ -234,6 +235,74 @@ def fleet(folder: Path, program: str) -> list[Row]:
     ]
 
 
+def buckets(folder: Path, program: str) -> list[Row]:
+    """What one more S3 target costs, over a server that is fast enough for a thousand."""
+    data = folder / "s3"
+    places = data / "bucket"
+    places.mkdir(parents=True)
+    made = speed(program, "fleet", str(places), str(FLEET), str(FEW_LOCKS))
+    login = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "reads"}
+    environment = {"RESTIC_PASSWORD": made["password"], **login}
+    port = servers.free_port()
+    with subprocess.Popen(
+        [os.environ["S3_SIGNED"], "serve", "s3", "--config=/notfound", f"--addr=127.0.0.1:{port}"]
+        + [f"--auth-key={','.join(login.values())}", str(data)],
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        try:
+            servers.wait_for("the S3 server", lambda: not socket.create_connection(("127.0.0.1", port)).close())
+            names = sorted(path.name for path in places.iterdir())
+            watched = {name: f"s3:http://127.0.0.1:{port}/bucket/{name}" for name in names}
+            one, _ = watch_buckets(folder / "one", dict(list(watched.items())[:1]), environment, port)
+            all_, connections = watch_buckets(folder / "all", watched, environment, port)
+        finally:
+            server.terminate()
+    each = (all_ - one) / (FLEET - 1)
+    return [
+        Row(
+            f"resident memory of each of {FLEET:,} S3 targets with {FEW_LOCKS} locks",
+            f"{each / 1000:.0f} kB",
+            "≤ 150 kB",
+            each <= 150_000,
+        ),
+        Row(
+            f"connections to their server after 3 rounds against after 1",
+            f"{connections[1]} against {connections[0]}",
+            "≤ the 16 scans at once",
+            max(connections) <= 16,
+        ),
+    ]
+
+
+def watch_buckets(
+    work: Path, watched: dict[str, str], environment: dict[str, str], port: int
+) -> tuple[int, list[int]]:
+    """Resident bytes after the third round, and connections after the first and after the third."""
+    work.mkdir()
+    connections = []
+    with exporter.Exporter(work, config(watched, "5s"), environment) as running:
+        for rounds in (1, 3):
+
+            def all_seen(rounds: int = rounds) -> bool:
+                query = "name[]=lock_scans_total&name[]=lock_scan_failures_total"
+                page = servers.get(f"{running.url}/metrics?{query}").decode()
+                assert sum(map(int, re.findall(r"^lock_scan_failures_total\{.*\} (\d+)$", page, re.M))) == 0
+                scans = re.findall(r"^lock_scans_total\{.*\} (\d+)$", page, re.M)
+                return len(scans) == len(watched) and min(map(int, scans)) >= rounds
+
+            servers.wait_for(f"{rounds} rounds", all_seen)
+            connections.append(connected(running, port))
+        return resident(running), connections
+
+
+def connected(running: servers.Server, port: int) -> int:
+    """Established connections of the exporter to a port."""
+    assert running.process
+    table = Path(f"/proc/{running.process.pid}/net/tcp").read_text().splitlines()[1:]
+    there = [line.split() for line in table]
+    return sum(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in there)
+
+
 def inside(program: str, binary: Path) -> list[Row]:
     rate = speed(program, "decode")["locks_per_second"]
     size = binary.stat().st_size
@@ -271,6 +340,7 @@ def main() -> int:
             lambda: against_restic(folder, restic),
             lambda: requests(folder, restic),
             lambda: fleet(folder, program),
+            lambda: buckets(folder, program),
             lambda: inside(program, Path(os.environ["LOCK_EXPORTER"])),
         ]
         with servers.S3(folder):

@@ -329,3 +329,26 @@ async fn a_file_comes_whole_or_not_at_all() {
         }
     }
 }
+
+/// As every other program: the proxy of the process's environment, which a test of this process
+/// could not set.
+#[tokio::test]
+async fn requests_go_through_the_proxy_that_the_environment_names() {
+    let proxy = FaultServer::start(|_| status(404)).await;
+    let url = format!("http://{}", proxy.host());
+    let check = |bypass: &str| {
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_lock_exporter"))
+            .args(["check", "-r", "rest:http://backup.invalid:8000/repo", "--output=json"])
+            .env_clear()
+            .envs([("http_proxy", url.as_str()), ("no_proxy", bypass)])
+            .output()
+    };
+    check("other.invalid").await.expect("runs");
+    let seen = proxy.seen();
+    let meant = |seen: &Seen| seen.target.starts_with("http://backup.invalid:8000/repo/");
+    assert!(!seen.is_empty() && seen.iter().all(meant), "{seen:?}");
+    let past = check("backup.invalid").await.expect("runs");
+    assert_eq!(proxy.seen().len(), seen.len(), "not for hosts that it names");
+    let said = String::from_utf8_lossy(&past.stdout);
+    assert!(said.contains("\"network\""), "{said}");
+}
