@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use hyper::header::{self, HeaderMap, HeaderName};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
@@ -143,11 +144,11 @@ impl Wire {
 
     async fn refuse(&self, response: HttpResponse, operation: Operation) -> HttpError {
         let status = response.status().as_u16();
-        let header = |name: &str| {
+        let field = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
             value.map(str::to_owned)
         };
-        let (region, code) = (header("x-amz-bucket-region"), header("x-ms-error-code"));
+        let (region, code) = (field("x-amz-bucket-region"), field("x-ms-error-code"));
         // A body that does not come whole still has its status.
         let body = collect(response.into_body(), REFUSAL_BYTES_MAX).await.unwrap_or_default();
         let hints = Hints { region: region.as_deref(), code: code.as_deref() };
@@ -209,6 +210,10 @@ impl HttpService for Wire {
             return Err(self.refuse(response, operation).await);
         }
         if operation != Operation::List {
+            if operation != Operation::Credentials && !is_the_stores(response.headers()) {
+                let fault = Fault::no_service("an answer with neither ETag nor the store's marks");
+                return Err(self.0.advice.complete(fault).into_http(false));
+            }
             count.failed = false;
             return Ok(response);
         }
@@ -220,6 +225,15 @@ impl HttpService for Wire {
         count.failed = false;
         Ok(HttpResponse::from_parts(parts, page.body.into()))
     }
+}
+
+/// Whether an answer to a request for an object is the store's own: what a proxy says in its place
+/// has none of these.
+fn is_the_stores(headers: &HeaderMap) -> bool {
+    let own = |name: &HeaderName| {
+        ["x-amz-", "x-ms-", "x-goog-"].iter().any(|start| name.as_str().starts_with(start))
+    };
+    headers.contains_key(header::ETAG) || headers.keys().any(own)
 }
 
 pub(super) async fn collect(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {

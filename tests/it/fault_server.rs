@@ -39,6 +39,8 @@ pub struct Seen {
 pub enum Reply {
     /// Status, more headers, body.
     Answer(u16, Vec<(&'static str, String)>, Bytes),
+    /// The beginning of an answer, after which the connection is closed.
+    Cut(Bytes),
     /// Nothing, ever; the connection stays open.
     Silent,
     /// A body that never ends, one byte now and then.
@@ -143,6 +145,11 @@ async fn answer(reply: Reply) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
                 response = response.header(name, value);
             }
             response.body(Full::new(body).boxed_unsync()).expect("is valid")
+        }
+        Reply::Cut(part) => {
+            let bytes = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(part))]);
+            let response = Response::builder().header("content-length", "100000");
+            response.body(StreamBody::new(bytes).boxed_unsync()).expect("is valid")
         }
         Reply::Silent => std::future::pending().await,
         Reply::Trickle => {

@@ -24,6 +24,7 @@ use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 
 mod cloud;
 mod credentials;
+mod every_request;
 mod everywhere;
 mod faults;
 mod rclone;

@@ -18,7 +18,8 @@ use super::unlock::Unlocked;
 use crate::lock::LockId;
 use crate::scan::{ErrorClass, ScanError};
 
-/// First and longest pause before a key that could not be had is tried again.
+/// First and longest pause before a password that was wrong is tried again: each try derives a key
+/// for every key file. What else fails is tried again by the next scan.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_LONGEST: Duration = Duration::from_secs(10 * 60);
 
@@ -157,7 +158,7 @@ impl State {
         self.key = match result {
             Ok(unlocked) => KeyState::Open(Arc::new(Opened { repository, unlocked })),
             Err(error) => {
-                let pause = if waits_for_a_person(error.class) {
+                let pause = if error.class == ErrorClass::WrongPassword {
                     (RETRY_FIRST * 2_u32.saturating_pow(failures.min(8))).min(RETRY_LONGEST)
                 } else {
                     Duration::ZERO

@@ -12,7 +12,7 @@ use super::*;
 use crate::target::{context, reader_of, scan};
 
 /// Everything of a look but what a backend's clock says.
-fn told(look: &Look) -> Vec<String> {
+pub fn told(look: &Look) -> Vec<String> {
     let mut told: Vec<String> = look
         .entries
         .iter()
@@ -30,7 +30,7 @@ fn told(look: &Look) -> Vec<String> {
     told
 }
 
-fn files(root: &Path, folder: &str, found: &mut Vec<(String, Vec<u8>)>) {
+pub fn files(root: &Path, folder: &str, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(root.join(folder)).expect("reads").flatten() {
         let name = entry.file_name().into_string().expect("UTF-8");
         let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
@@ -43,7 +43,7 @@ fn files(root: &Path, folder: &str, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-fn make(root: &Path) {
+pub fn make(root: &Path) {
     std::fs::create_dir_all(root.parent().expect("has one")).expect("makes");
     let made = Repository::init(root, Version::V2, b"p", Repository::CHEAP).expect("makes");
     for (pid, exclusive) in [(1, false), (2, false), (3, true)] {
