@@ -113,6 +113,9 @@ told at once, each with the keys that it is about and what would be right.
 {{- $p = append $p (printf "%s needs either restic or file: what is to be watched" $at) }}
 {{- end }}
 {{- with $target.restic }}
+{{- if eq (not .repository) (not .discover) }}
+{{- $p = append $p (printf "%s needs either restic.repository or restic.discover: where the repository is, or where to search" $at) }}
+{{- end }}
 {{- if .passwordSecret }}
 {{- range $other := list "password_file" "password_command" "password_env" "masterkey_file" "insecure_no_password" }}
 {{- if hasKey $target.restic $other }}
