@@ -17,15 +17,17 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 mod configured;
 
-pub use configured::{check_files, configuration, of_repositories};
+pub use configured::{check_files, configuration, of_repositories, summary};
 
 use crate::cli::{Cli, Web};
 use crate::config::Config;
+use crate::discovery;
 use crate::exposition::metrics::{Exporter, Rules};
 use crate::proc::machine::{Machine, MachineSpec};
 use crate::proc::process::Programs;
 use crate::proc::procfs::Procfs;
 use crate::reload::{Load, Reloader, Settings, Wish};
+use crate::roster::Roster;
 use crate::scan::Scan;
 use crate::scanner::{Scanner, moment};
 use crate::source::restic::derivation::DerivationBudget;
@@ -153,7 +155,8 @@ pub async fn run<'a>(
 ) -> anyhow::Result<()> {
     // Ours until the end of this function, whatever the tasks do.
     let state = state.map(Arc::new);
-    let (targets, following) = watch::channel(TargetSet::new(config.targets.clone()));
+    let roster = Arc::new(Roster::new(config.targets.clone(), config.shard));
+    let following = roster.follow();
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     // The first scrape sees every target, and none of them looked at.
     let mut tracker = remembering(state.as_deref(), config.scan.hold);
@@ -168,11 +171,12 @@ pub async fn run<'a>(
             build: build(),
             reload_successful: true,
             reload_success_at: Timestamp::now(),
-            shard: 0,
-            total_shards: 1,
+            shard: config.shard.ordinal(),
+            total_shards: config.shard.total(),
         },
     });
-    let scanner = Scanner::new(context.clone(), source::open, config.scan.concurrency, scans);
+    let open = discovery::opener(&roster);
+    let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
     let process = Registry::new();
     process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
     let site = Arc::new(Site {
@@ -183,6 +187,7 @@ pub async fn run<'a>(
         process,
         renderer: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
+        roster: roster.clone(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
         page: tokio::sync::Mutex::default(),
@@ -203,7 +208,7 @@ pub async fn run<'a>(
     }));
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
-    let mut reloader = Reloader { load, rules, current: config, targets, settings };
+    let mut reloader = Reloader { load, rules, current: config, roster, settings };
     let mut hangups = signal(SignalKind::hangup())?;
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -233,16 +238,25 @@ pub async fn run<'a>(
 
 fn log_start(config: &Config) {
     let a_day = |interval: Duration| 86_400.0 / interval.as_secs_f64();
+    let searches = config.targets.iter().filter(|target| target.search().is_some()).count();
     // Lock files of this machine cost nothing.
     let repositories = config.targets.iter().filter(|target| !target.backend().is_empty());
     let listings: f64 = repositories.map(|target| a_day(target.interval)).sum();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         revision = env!("LOCK_EXPORTER_REVISION"),
-        targets = config.targets.len(),
+        targets = config.targets.len() - searches,
+        searches,
         listings_a_day = listings.round() as u64,
         "started; target names must be unique in the whole fleet"
     );
+    if config.shard.total() > 1 {
+        let (shard, total_shards) = (config.shard.ordinal(), config.shard.total());
+        tracing::info!(shard, total_shards, "targets are shared among exporters by their names");
+    }
+    if searches > 0 {
+        tracing::info!("{}; what is found is watched as well", configured::searched(searches));
+    }
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; reading repositories needs no more than their user");
     }
@@ -326,6 +340,11 @@ async fn track(mut on: Tracking) {
             taken = on.scans.recv_many(&mut batch, SCANS_QUEUED) => {
                 if taken == 0 {
                     break;
+                }
+                // A search tells of its finds before its scan ends, so they are known first.
+                if let Ok(true) = on.targets.has_changed() {
+                    let set = on.targets.borrow_and_update().clone();
+                    on.tracker.retarget(&set);
                 }
                 follow_clock(&mut on.tracker);
                 for scan in batch.drain(..) {

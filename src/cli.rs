@@ -30,6 +30,9 @@ pub struct Cli {
     /// How it is scanned.
     #[command(flatten)]
     pub scan: ScanFlags,
+    /// Who else scans.
+    #[command(flatten)]
+    pub shard: ShardFlags,
     /// What is known of this machine.
     #[command(flatten)]
     pub machine: MachineFlags,
@@ -165,6 +168,23 @@ pub struct ScanFlags {
     #[arg(long = "scan.hold", value_name = "DURATION", global = true,
           env = "LOCK_EXPORTER_SCAN_HOLD", value_parser = crate::config::duration)]
     pub hold: Option<Duration>,
+}
+
+/// Several exporters with one configuration share its targets.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sharing the work")]
+pub struct ShardFlags {
+    /// Which of the exporters this is, from 0; auto: the number at the end of POD_NAME
+    #[arg(long = "shard", value_name = "N|auto", default_value = "0", env = "LOCK_EXPORTER_SHARD")]
+    pub shard: String,
+    /// How many exporters share the targets, by their names
+    #[arg(
+        long = "total-shards",
+        value_name = "N",
+        default_value_t = 1,
+        env = "LOCK_EXPORTER_TOTAL_SHARDS"
+    )]
+    pub total: u32,
 }
 
 /// What is known of the machine that the exporter runs on.

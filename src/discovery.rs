@@ -1,177 +1,167 @@
-//! Finds repositories below a folder or prefix: where they are, and what their targets are called.
+//! Searches for targets: repositories below a folder or prefix, lock files that match a pattern.
 //!
-//! One listing of folders for each level and place, none inside a repository, so `data/` is never
-//! walked. When to search, and what becomes of what was found, is not decided here.
+//! A search is scanned by the same loops as a target, so it has their time limit, back-off and log;
+//! what it finds goes to the [`Roster`], which makes targets of it. It never looks into `data/`,
+//! and lists folders one level at a time.
+#![allow(clippy::disallowed_methods, reason = "searches run between scans")]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::{StreamExt, stream};
-use regex::Regex;
-use sha2::{Digest, Sha256};
+use async_trait::async_trait;
 
-use crate::scan::{ErrorClass, ScanError};
-use crate::store::ReadStore;
-use crate::target::TargetName;
+use self::walk::{Memory, find};
+use crate::roster::{Change, Roster, Sight};
+use crate::scan::{ErrorClass, Facts, Ignored, Look, ScanError, UnknownWhy};
+use crate::scanner::Open;
+use crate::secret::Environment;
+use crate::source::file::Matches;
+use crate::source::{self, Context, LockSource};
+use crate::store::{self, ReadStore};
+use crate::target::{Files, Repositories, Sought, TargetSpec};
 
-/// Folders that one search looks into.
-const FOLDERS_MAX: usize = 50_000;
-/// Listings at the same time.
-const LISTINGS_AT_ONCE: usize = 8;
-/// Digits of the hash that tells cut names apart.
-const HASH_DIGITS: usize = 8;
+mod walk;
 
-/// What is searched for.
-#[derive(Clone, Debug)]
-pub struct Search {
-    /// How many levels below the start are looked into; 0 is the start alone.
-    pub depth: u32,
-    /// Places that are passed over, with everything below them.
-    pub exclude: Vec<Pattern>,
-    /// More repositories than this are an error: a search that went astray.
-    pub max: usize,
+/// Makes the reader of every target, searches included, whose finds go to this roster.
+pub fn opener(roster: &Arc<Roster>) -> Open {
+    let roster = Arc::clone(roster);
+    Arc::new(move |spec: &TargetSpec, context: &Context| match spec.search() {
+        None => source::open(spec, context),
+        Some(_) => Box::new(Search::new(spec.clone(), Arc::clone(&roster), context)),
+    })
 }
 
-/// A pattern for relative paths: `*` and `?` stay within one part, `**` does not.
-#[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+/// One search.
+struct Search {
+    entry: TargetSpec,
+    roster: Arc<Roster>,
+    context: Context,
+    /// The open backend.
+    store: Mutex<Option<Arc<dyn ReadStore>>>,
+    memory: Memory,
+    matches: Matches,
+}
 
-impl Pattern {
-    /// Reads a pattern; none when it is too long to be one.
-    pub fn new(text: &str) -> Option<Self> {
-        let mut expression = String::from("(?s)\\A");
-        let mut rest = text.trim_matches('/');
-        while let Some(next) = rest.chars().next() {
-            let (part, length) = match rest {
-                _ if rest.starts_with("**") => (".*".to_owned(), 2),
-                _ if next == '*' => ("[^/]*".to_owned(), 1),
-                _ if next == '?' => ("[^/]".to_owned(), 1),
-                _ => (regex::escape(&next.to_string()), next.len_utf8()),
-            };
-            expression += &part;
-            rest = &rest[length..];
-        }
-        Regex::new(&(expression + "\\z")).ok().map(Self)
+/// What one search saw, with what could not be part of it.
+struct Seen {
+    sight: Sight,
+    ignored: Ignored,
+    /// The first folder that it may not look into, as a failure.
+    closed: Option<ScanError>,
+}
+
+impl Search {
+    fn new(entry: TargetSpec, roster: Arc<Roster>, context: &Context) -> Self {
+        let matches = Matches::new(context);
+        let (store, memory, context) = (Mutex::default(), Memory::default(), context.clone());
+        Self { entry, roster, context, store, memory, matches }
     }
 
-    /// Whether a relative path is meant.
-    pub fn matches(&self, path: &str) -> bool {
-        self.0.is_match(path)
-    }
-}
-
-/// Relative paths of all repositories, in order; `""` is the start itself.
-///
-/// # Errors
-/// When a place cannot be listed, or there are more places or repositories than the limits: a
-/// part of them would look like all.
-pub async fn find(store: &dyn ReadStore, search: &Search) -> Result<Vec<String>, ScanError> {
-    let (mut found, mut looked_into) = (Vec::new(), 0);
-    let mut level = vec![String::new()];
-    for depth in 0..=search.depth {
-        looked_into += level.len();
-        if looked_into > FOLDERS_MAX {
-            let cause = format!("more than {FOLDERS_MAX} folders");
-            return Err(too_many(&cause, "Search with less depth, or exclude some."));
-        }
-        let mut listings = stream::iter(level)
-            .map(|path| async {
-                let folders = store.folders(&path).await;
-                (path, folders)
-            })
-            .buffer_unordered(LISTINGS_AT_ONCE);
-        let mut next = Vec::new();
-        while let Some((path, folders)) = listings.next().await {
-            let folders = folders
-                .map_err(|error| {
-                    let class = error.kind.class();
-                    ScanError::new(class, &error.doing, &error.cause, &error.advice)
-                })?
-                .ok_or_else(unsearchable)?;
-            if is_repository(&folders) {
-                found.push(path);
-            } else if depth < search.depth {
-                let below = folders.into_iter().map(|name| match path.as_str() {
-                    "" => name,
-                    path => format!("{path}/{name}"),
-                });
-                let wanted = |path: &String| !search.exclude.iter().any(|p| p.matches(path));
-                next.extend(below.filter(wanted));
-            }
-        }
-        if found.len() > search.max {
-            let cause = format!("more than {} repositories", search.max);
-            return Err(too_many(&cause, "Raise max, or search with less depth."));
-        }
-        level = next;
-        if level.is_empty() {
-            break;
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn too_many(cause: &str, advice: &str) -> ScanError {
-    ScanError::new(ErrorClass::Incomplete, "find repositories", cause, advice)
-}
-
-fn unsearchable() -> ScanError {
-    let cause = "this backend cannot tell which folders there are";
-    let advice = "Name each repository, or search the folder or bucket behind the server.";
-    ScanError::new(ErrorClass::Unsupported, "find repositories", cause, advice)
-}
-
-/// Whether these are the folders of a repository, in either layout (restic
-/// `internal/backend/layout`). In a bucket those that are empty are missing.
-fn is_repository(folders: &[String]) -> bool {
-    let has = |name: &str| folders.iter().any(|folder| folder == name);
-    let with = |names: &[&str]| names.iter().any(|name| has(name));
-    has("keys") && with(&["data", "index", "locks", "snapshots"])
-        || has("key") && with(&["data", "index", "lock", "snapshot"])
-}
-
-/// The names of found targets: `entry/relative path`, `entry/.` for the start itself. Whoever may
-/// make folders chooses them, so a name that had to be cleaned or cut, or is taken, gets a hash of
-/// the path, and none is ever given twice.
-pub fn names(
-    entry: &TargetName,
-    found: &[String],
-    is_taken: impl Fn(&TargetName) -> bool,
-) -> BTreeMap<TargetName, String> {
-    let mut named = BTreeMap::new();
-    for path in found {
-        let shown = if path.is_empty() { "." } else { path.as_str() };
-        let plain = TargetName::new(&format!("{entry}/{shown}")).ok();
-        let free = plain.filter(|name| !is_taken(name) && !named.contains_key(name));
-        let name = match free {
-            Some(name) => name,
-            None => {
-                let mut digits = hex::encode(Sha256::digest(path.as_bytes()));
-                digits.truncate(HASH_DIGITS);
-                match TargetName::new(&cut(&format!("{entry}/{shown}"), &digits)) {
-                    Ok(name) if !is_taken(&name) && !named.contains_key(&name) => name,
-                    // Two paths with one hash, on purpose: neither is worth a third try.
-                    Ok(_) | Err(_) => continue,
-                }
-            }
+    async fn search(&self) -> Result<Look, ScanError> {
+        let Some(search) = self.entry.search() else {
+            return Err(ScanError::new(ErrorClass::Internal, "search", "this is no search", ""));
         };
-        named.insert(name, path.clone());
-    }
-    named
-}
-
-/// A text cleaned, and cut so that `~` and the digits fit behind it.
-fn cut(text: &str, digits: &str) -> String {
-    let room = TargetName::BYTES_MAX - 1 - digits.len();
-    let mut cut = String::new();
-    for c in text.chars().map(|c| if c.is_control() || c == '\u{FFFD}' { '_' } else { c }) {
-        if cut.len() + c.len_utf8() > room {
-            break;
+        let seen = match &search.sought {
+            Sought::Repositories(sought) => self.repositories(sought, search.max).await?,
+            Sought::Files(sought) => self.files(sought, search.max).await?,
+        };
+        let change = self.roster.saw(&self.entry, &seen.sight);
+        if change != Change::default() {
+            let Change { new, gone } = change;
+            let (target_name, found) = (&self.entry.name, seen.sight.found.len());
+            tracing::info!(%target_name, found, new, gone, "search: targets have changed");
         }
-        cut.push(c);
+        if let Some(error) = seen.closed {
+            return Err(error);
+        }
+        let found = seen.sight.found.len().to_string();
+        let facts = Facts {
+            unknown: Some(UnknownWhy::Search),
+            details: [("found", found.into())].into(),
+            ..Facts::default()
+        };
+        Ok(Look { facts, ignored: seen.ignored, ..Look::default() })
     }
-    format!("{cut}~{digits}")
+
+    async fn repositories(&self, sought: &Repositories, max: usize) -> Result<Seen, ScanError> {
+        let store = self.open(sought).await?;
+        let found = find(&*store, sought, max, &self.memory).await.inspect_err(|_| self.close())?;
+        if found.repositories.is_empty() && found.closed.is_empty() {
+            // A disk that is not mounted and a slip of the pen look the same.
+            return Err(ScanError::new(
+                ErrorClass::NotFound,
+                "search for repositories",
+                &format!("there is none in {}", self.entry.location()),
+                "Check the place, and that its file system is mounted; raise depth if they are \
+                 deeper.",
+            ));
+        }
+        let paths = |paths: BTreeSet<String>| paths.into_iter().map(PathBuf::from).collect();
+        let more = found.closed.len().saturating_sub(1);
+        let closed = found.first_closed.map(|error| {
+            let cause = match more {
+                0 => error.cause,
+                more => format!("{} (and {more} more folders)", error.cause),
+            };
+            let advice = format!(
+                "{}{}Or pass over it with exclude.",
+                error.advice,
+                if error.advice.is_empty() { "" } else { " " }
+            );
+            ScanError::new(error.kind.class(), &error.doing, &cause, &advice)
+        });
+        let sight = Sight { found: paths(found.repositories), closed: paths(found.closed) };
+        Ok(Seen { sight, ignored: found.odd, closed })
+    }
+
+    async fn files(&self, sought: &Files, max: usize) -> Result<Seen, ScanError> {
+        let found = self.matches.find(&sought.glob, max).await?;
+        let relative = |path: PathBuf| sought.glob.relative(&path).map(PathBuf::from);
+        let sight = Sight {
+            found: found.paths.into_iter().filter_map(relative).collect(),
+            closed: found.closed.into_iter().filter_map(relative).collect(),
+        };
+        Ok(Seen { sight, ignored: Ignored::default(), closed: found.error })
+    }
+
+    async fn open(&self, sought: &Repositories) -> Result<Arc<dyn ReadStore>, ScanError> {
+        let known = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(store) = known {
+            return Ok(store);
+        }
+        let start = sought.start();
+        let environment = Environment::load(&start.env).await.map_err(|error| {
+            ScanError::new(ErrorClass::Config, &error.doing, &error.cause, &error.advice)
+        })?;
+        let timeout = self.entry.timeout;
+        let store = store::open(&start, &environment, timeout, &self.context.telemetry)
+            .map_err(|error| walk::failed(&error))?;
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// Secrets may have changed; they are read when it is opened.
+    fn close(&self) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
-#[cfg(test)]
-mod tests;
+#[async_trait]
+impl LockSource for Search {
+    async fn scan(&self) -> Result<Look, ScanError> {
+        // Also when the time limit drops this.
+        let _searched = Searched(self);
+        self.search().await
+    }
+
+    async fn ready(&self) {}
+}
+
+struct Searched<'a>(&'a Search);
+
+impl Drop for Searched<'_> {
+    fn drop(&mut self) {
+        self.0.roster.searched(&self.0.entry.name);
+    }
+}

@@ -15,6 +15,7 @@ use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
 use crate::target::PerMode;
 
 mod file;
+mod search;
 mod steps;
 mod view;
 mod words;
@@ -89,6 +90,8 @@ pub enum Topic {
     ReplacedFile,
     /// The target could not be looked at, or looking did not tell.
     NotSeen,
+    /// It is no target but a search for targets.
+    Search,
 }
 
 impl Topic {
@@ -108,6 +111,7 @@ impl Topic {
             Topic::NotHeld => "not_held",
             Topic::ReplacedFile => "replaced_file",
             Topic::NotSeen => "not_seen",
+            Topic::Search => "search",
         }
     }
 }
@@ -168,6 +172,9 @@ const CREATION_RACE: Duration = Duration::from_secs(10);
 /// Everything that is to be said about a target, the worst first. `hold` is how long values of a
 /// failing target stay valid.
 pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Finding> {
+    if target.spec.search().is_some() {
+        return search::of_search(target, now, hold);
+    }
     let mut all = Vec::new();
     all.extend(not_seen(target, now, hold));
     if let Some(seen) = target.seen_at(now, hold) {

@@ -75,7 +75,7 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
             let config = app::configuration(cli).await?;
             if cli.watch.config_check {
                 app::check_files(&config)?;
-                cmd::print(&format!("{} targets, nothing wrong\n", config.targets.len()))?;
+                cmd::print(&app::summary(&config))?;
                 return Ok(0);
             }
             let context = app::context(app::machine(cli));

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::config::Config;
 use crate::exposition::metrics::{Exporter, Rules};
-use crate::target::TargetSet;
+use crate::roster::Roster;
 
 /// Reads the configuration from where it came from at the start.
 pub type Load<'a> = dyn Fn() -> Pin<Box<dyn Future<Output = anyhow::Result<Config>> + Send + 'a>>
@@ -41,7 +41,7 @@ pub struct Reloader<'a> {
     /// The configuration in use.
     pub current: Config,
     /// Followed by scanner and tracker.
-    pub targets: watch::Sender<TargetSet>,
+    pub roster: Arc<Roster>,
     /// Followed by the server.
     pub settings: watch::Sender<Settings>,
 }
@@ -66,8 +66,9 @@ impl Reloader<'_> {
         if config.scan.concurrency != self.current.scan.concurrency {
             tracing::warn!("scan.concurrency takes effect at the next start");
         }
-        let before = self.targets.borrow().clone();
-        let set = TargetSet::new(config.targets.clone());
+        let before = self.roster.targets();
+        self.roster.configure(config.targets.clone());
+        let set = self.roster.targets();
         let kept = set.iter().filter(|spec| before.get(&spec.name) == Some(*spec)).count();
         tracing::info!(
             targets = set.len(),
@@ -75,11 +76,6 @@ impl Reloader<'_> {
             gone = before.iter().filter(|spec| set.get(&spec.name).is_none()).count(),
             "configuration reloaded"
         );
-        self.targets.send_if_modified(|targets| {
-            let changed = *targets != set;
-            *targets = set;
-            changed
-        });
         self.settings.send_modify(|settings| {
             settings.rules = Arc::new((self.rules)(&config));
             settings.exporter.reload_successful = true;

@@ -98,6 +98,8 @@ pub enum UnknownWhy {
     Ambiguous,
     /// The path is of a kind that cannot be such a lock file.
     NotAFile,
+    /// It is no lock but a search: what it finds are targets of their own.
+    Search,
 }
 
 impl UnknownWhy {
@@ -108,6 +110,7 @@ impl UnknownWhy {
             UnknownWhy::RemoteFs => "remote_fs",
             UnknownWhy::Ambiguous => "ambiguous",
             UnknownWhy::NotAFile => "not_a_file",
+            UnknownWhy::Search => "search",
         }
     }
 }

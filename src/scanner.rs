@@ -40,7 +40,7 @@ const TOGETHER: Duration = Duration::from_millis(500);
 const TRIES: u32 = 10;
 
 /// Makes the reader of a target; a value, so that tests can put in their own.
-pub type Open = fn(&TargetSpec, &Context) -> Box<dyn LockSource>;
+pub type Open = Arc<dyn Fn(&TargetSpec, &Context) -> Box<dyn LockSource> + Send + Sync>;
 
 /// What all loops share.
 #[derive(Clone)]

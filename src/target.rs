@@ -1,6 +1,6 @@
 //! What is watched: names, specifications, and the set of all targets as one value.
 //!
-//! Everything here is plain data made by the configuration (later also by discovery); secrets
+//! Everything here is plain data made by the configuration and from what a search finds; secrets
 //! are only referred to. No I/O, no clock.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::location::Location;
+use crate::pattern::{Glob, Pattern};
 use crate::secret::{EnvSpec, PasswordSpec};
+
+mod found;
+
+pub use found::{NAME, names_each};
 
 /// The name of a target: the `target` label. Unique in the fleet.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,7 +37,9 @@ pub enum BadName {
 
 impl TargetName {
     /// Longest name, in bytes.
-    pub const BYTES_MAX: usize = 128;
+    pub const BYTES_MAX: usize = 256;
+    /// Longest name that is configured, so that what is found below it has room for more.
+    pub const CONFIGURED_BYTES_MAX: usize = 128;
 
     /// Checks a name.
     ///
@@ -53,6 +60,11 @@ impl TargetName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether a name is that of a find, when this is the name of a search.
+    pub fn is_above(&self, name: &str) -> bool {
+        name.strip_prefix(self.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -98,39 +110,61 @@ pub struct TargetSpec {
 }
 
 impl TargetSpec {
-    /// The name of the source: the `source` label.
+    /// The name of the source: the `source` label. Of a search that of what it finds.
     pub fn source_name(&self) -> &'static str {
-        match self.source {
-            SourceSpec::Restic(_) => "restic",
-            SourceSpec::File(_) => "file",
+        match self.source.watched() {
+            Watched::Restic(_) => "restic",
+            Watched::File(_) => "file",
         }
     }
 
     /// The scheme of the repository string: the `backend` label; empty for lock files.
     pub fn backend(&self) -> &'static str {
-        match &self.source {
-            SourceSpec::Restic(spec) => spec.repository.scheme(),
-            SourceSpec::File(_) => "",
+        match self.source.watched() {
+            Watched::Restic(spec) => spec.repository.scheme(),
+            Watched::File(_) => "",
         }
     }
 
-    /// Where it is, without credentials and query.
+    /// Where it is, or where it is searched, without credentials and query.
     pub fn location(&self) -> String {
-        match &self.source {
-            SourceSpec::Restic(spec) => spec.repository.to_string(),
-            SourceSpec::File(spec) => spec.path.to_string_lossy().into_owned(),
+        match self.source.watched() {
+            Watched::Restic(spec) => spec.repository.to_string(),
+            Watched::File(spec) => spec.path.to_string_lossy().into_owned(),
         }
     }
 
     /// What proves that a lock of this target is held.
     pub fn proof(&self) -> Proof {
-        match &self.source {
-            SourceSpec::Restic(_) => Proof::Lease,
-            SourceSpec::File(spec) => match spec.format {
+        match self.source.watched() {
+            Watched::Restic(_) => Proof::Lease,
+            Watched::File(spec) => match spec.format {
                 FileFormat::Kernel => Proof::Kernel,
                 FileFormat::Pid | FileFormat::Exists => Proof::Presence,
             },
         }
+    }
+
+    /// Whether both speak of the same thing in the same place, however it is watched.
+    pub fn is_same_place(&self, other: &TargetSpec) -> bool {
+        self.source_name() == other.source_name()
+            && self.backend() == other.backend()
+            && self.location() == other.location()
+            && self.search().is_some() == other.search().is_some()
+    }
+
+    /// The search that this is, if it is no target but finds them.
+    pub fn search(&self) -> Option<&SearchSpec> {
+        match &self.source {
+            SourceSpec::Search(search) => Some(search),
+            SourceSpec::Restic(_) | SourceSpec::File(_) => None,
+        }
+    }
+
+    /// Whether it has series and a row of its own here. A search runs in every shard and has them
+    /// in one.
+    pub fn is_shown(&self) -> bool {
+        self.search().is_none_or(|search| search.is_shown)
     }
 }
 
@@ -153,6 +187,76 @@ pub enum SourceSpec {
     Restic(ResticSpec),
     /// A lock file of this machine.
     File(FileSpec),
+    /// A place below which targets are found.
+    Search(SearchSpec),
+}
+
+/// The specification of what is watched: a target's own, or the one that every find of a search
+/// begins as.
+#[derive(Clone, Copy, Debug)]
+pub enum Watched<'a> {
+    /// Of a repository; of a search its repository is where the search begins.
+    Restic(&'a ResticSpec),
+    /// Of a lock file; of a search its path is the pattern.
+    File(&'a FileSpec),
+}
+
+impl SourceSpec {
+    /// What is watched, directly or by a search.
+    pub fn watched(&self) -> Watched<'_> {
+        match self {
+            SourceSpec::Restic(spec) => Watched::Restic(spec),
+            SourceSpec::File(spec) => Watched::File(spec),
+            SourceSpec::Search(search) => match &search.sought {
+                Sought::Repositories(sought) => Watched::Restic(&sought.each),
+                Sought::Files(sought) => Watched::File(&sought.each),
+            },
+        }
+    }
+}
+
+/// A place that is searched from time to time, and what is made of each find.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SearchSpec {
+    /// What is searched for.
+    pub sought: Sought,
+    /// More finds than this are an error: a search that went astray.
+    pub max: usize,
+    /// See [`TargetSpec::is_shown`].
+    pub is_shown: bool,
+}
+
+/// What is searched for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are few of them, and each is shared")]
+pub enum Sought {
+    /// restic repositories.
+    Repositories(Repositories),
+    /// Lock files whose path matches.
+    Files(Files),
+}
+
+/// restic repositories below a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Repositories {
+    /// Each of them, with the place where the search begins for its own. [`NAME`] in the paths of
+    /// its secrets stands for the path below that place.
+    pub each: ResticSpec,
+    /// How many levels below the start are looked into; 0 is the start alone.
+    pub depth: u32,
+    /// Places that are passed over, with everything below them.
+    pub exclude: Vec<Pattern>,
+    /// Repositories that are meant; all when there is no pattern.
+    pub include: Vec<Pattern>,
+}
+
+/// Lock files whose path matches a pattern.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Files {
+    /// Each of them, with the pattern for its own path.
+    pub each: FileSpec,
+    /// The pattern.
+    pub glob: Glob,
 }
 
 /// A lock file, and how it is used.
@@ -227,7 +331,7 @@ impl TargetSet {
     /// Makes a set; of specifications with one name the last one stays, so whoever makes it from
     /// input checks for duplicates first.
     pub fn new(specs: impl IntoIterator<Item = TargetSpec>) -> Self {
-        Self(Arc::new(specs.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect()))
+        specs.into_iter().map(Arc::new).collect()
     }
 
     /// The specification of one target.
@@ -251,6 +355,12 @@ impl TargetSet {
     }
 }
 
+impl FromIterator<Arc<TargetSpec>> for TargetSet {
+    fn from_iter<I: IntoIterator<Item = Arc<TargetSpec>>>(specs: I) -> Self {
+        Self(Arc::new(specs.into_iter().map(|spec| (spec.name.clone(), spec)).collect()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,7 +368,7 @@ mod tests {
     #[test]
     fn names_that_no_query_could_find_are_refused() {
         assert_eq!(TargetName::new(""), Err(BadName::Empty));
-        assert_eq!(TargetName::new(&"x".repeat(129)), Err(BadName::TooLong));
+        assert_eq!(TargetName::new(&"x".repeat(257)), Err(BadName::TooLong));
         assert_eq!(TargetName::new("a\nb"), Err(BadName::Control));
         assert_eq!(TargetName::new("a\u{FFFD}b"), Err(BadName::Control));
         assert_eq!(

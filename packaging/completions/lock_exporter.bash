@@ -59,7 +59,7 @@ _lock_exporter() {
 
     case "${cmd}" in
         lock_exporter)
-            opts="-r -p -o -h -V --config.file --config.check --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
+            opts="-r -p -o -h -V --config.file --config.check --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --shard --total-shards --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -126,6 +126,14 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.hold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --total-shards)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

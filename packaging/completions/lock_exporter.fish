@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_lock_exporter_global_optspecs
-    string join \n config.file= config.check r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.timeout= scan.concurrency= scan.hold= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
+    string join \n config.file= config.check r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.timeout= scan.concurrency= scan.hold= shard= total-shards= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
 end
 
 function __fish_lock_exporter_needs_command
@@ -37,6 +37,8 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.interv
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l shard -d 'Which of the exporters this is, from 0; auto: the number at the end of POD_NAME' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l total-shards -d 'How many exporters share the targets, by their names' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l host.alias -d 'Another name by which locks of this machine are known; can be given several times' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 
 use super::Failure;
-use crate::cli::{Cli, ScanFlags, Watch};
+use crate::cli::{Cli, ScanFlags, ShardFlags, Watch};
 use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
 use crate::label::{self, LabelRules};
 use crate::location::Location;
 use crate::secret::{self, EnvSpec, PasswordSpec};
-use crate::target::{ResticSpec, SourceSpec, TargetName};
+use crate::shard::Shard;
+use crate::target::{ResticSpec, SearchSpec, Sought, SourceSpec, TargetName, names_each};
 
 /// Configuration files that are looked for when none is named.
 const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_exporter.yml"];
@@ -28,6 +29,28 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
 /// file that cannot be read, or everything that is wrong in it.
 pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
+    let shard = shard(&cli.shard).map_err(|message| Failure::Usage(anyhow!(message)))?;
+    Ok(Config { shard, ..targets(cli).await? })
+}
+
+/// Which of several exporters this is.
+fn shard(flags: &ShardFlags) -> Result<Shard, String> {
+    let ordinal = match flags.shard.as_str() {
+        "auto" => {
+            let pod = std::env::var("POD_NAME").map_err(|_| {
+                "--shard=auto needs POD_NAME in the environment, the name of the pod of a \
+                 StatefulSet (fieldRef metadata.name)"
+            })?;
+            Shard::ordinal_of(&pod)?
+        }
+        number => number
+            .parse()
+            .map_err(|_| format!("--shard is {number:?}; give a number from 0, or auto"))?,
+    };
+    Shard::new(ordinal, flags.total)
+}
+
+async fn targets(cli: &Cli) -> Result<Config, Failure> {
     let watch = &cli.watch;
     let overrides = overrides(&cli.scan);
     let host = host_name(watch);
@@ -202,7 +225,7 @@ fn from_flags(
         };
         targets.push(config::target(
             name,
-            spec,
+            SourceSpec::Restic(spec),
             scan.interval,
             scan.timeout,
             config::default_hold_limit(),
@@ -213,12 +236,12 @@ fn from_flags(
     if let Some(name) = config::duplicates(&targets).first() {
         return Err(usage(format!("{name} is given twice")));
     }
-    Ok(Config { scan, labels: LabelRules::default(), targets })
+    Ok(Config { scan, labels: LabelRules::default(), targets, shard: Shard::default() })
 }
 
 /// The name of a target that was given by its location.
 fn name_of(repository: &Location) -> Result<TargetName, String> {
-    let name = label::shortened(&repository.target_name(), TargetName::BYTES_MAX);
+    let name = label::shortened(&repository.target_name(), TargetName::CONFIGURED_BYTES_MAX);
     TargetName::new(&name).map_err(|error| {
         let problem = Problem {
             line: 0,
@@ -230,6 +253,24 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
     })
 }
 
+/// What a configuration amounts to when nothing is wrong with it, as one line.
+pub fn summary(config: &Config) -> String {
+    let searches = config.targets.iter().filter(|spec| spec.search().is_some()).count();
+    let targets = config.targets.len() - searches;
+    match searches {
+        0 => format!("{targets} targets, nothing wrong\n"),
+        _ => format!("{targets} targets, nothing wrong; {} for more\n", searched(searches)),
+    }
+}
+
+/// How many searches there are, in words.
+pub(super) fn searched(searches: usize) -> String {
+    match searches {
+        1 => "1 place is searched".into(),
+        _ => format!("{searches} places are searched"),
+    }
+}
+
 /// Looks whether the files that a configuration names can be read, without any connection.
 ///
 /// # Errors
@@ -237,7 +278,14 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
 pub fn check_files(config: &Config) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for spec in &config.targets {
-        let SourceSpec::Restic(restic) = &spec.source else { continue };
+        // What is for each find of a search has no name yet.
+        let restic = match &spec.source {
+            SourceSpec::Restic(restic) => restic.clone(),
+            SourceSpec::Search(SearchSpec { sought: Sought::Repositories(sought), .. }) => {
+                sought.start()
+            }
+            SourceSpec::Search(_) | SourceSpec::File(_) => continue,
+        };
         let secret = match &restic.password {
             PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
             PasswordSpec::Inherit
@@ -246,7 +294,7 @@ pub fn check_files(config: &Config) -> anyhow::Result<()> {
             | PasswordSpec::Empty => None,
         };
         let named = secret.into_iter().chain(&restic.cacert).chain(&restic.env.env_file);
-        for path in named {
+        for path in named.filter(|path| !names_each(path)) {
             if let Err(error) = std::fs::File::open(path) {
                 problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
             }

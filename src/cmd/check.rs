@@ -4,6 +4,7 @@
     reason = "the time of the round and the terminal's wishes are read here"
 )]
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +23,8 @@ use crate::cli::{Check, Cli, Output};
 use crate::config::Config;
 use crate::exposition::metrics::{Rules, StatusCollector};
 use crate::exposition::{json, openmetrics, table};
-use crate::source;
 use crate::status::Status;
-use crate::target::TargetSpec;
+use crate::target::{TargetName, TargetSpec};
 
 /// Progress is shown when a round takes longer than this, and from then on this often.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -34,11 +34,16 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`Failure`] when there is nothing to check or the result cannot be written.
 pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
-    let config = targets(cli, &check.targets).await?;
+    let (config, wanted) = targets(cli, &check.targets).await?;
     let context = app::context(app::machine(cli));
     let (done, finished) = mpsc::unbounded_channel();
     let progress = tokio::spawn(progress(config.targets.len(), finished));
-    let status = look_once(&config, &context, source::open, done).await;
+    let status = look_once(&config, &context, |spec| wanted.allows(spec), done).await;
+    if let Some(missing) = wanted.missing(&status) {
+        return Err(Failure::Usage(anyhow!(
+            "no repository or lock file named {missing} was found"
+        )));
+    }
     progress.abort();
     let hold = config.scan.hold;
     let now = Timestamp::now();
@@ -73,10 +78,43 @@ pub fn refuse(check: &Check, error: &anyhow::Error) -> anyhow::Result<()> {
     }
 }
 
-/// Configured targets by name; what is no name is a repository, opened as `-r` would.
-async fn targets(cli: &Cli, wanted: &[String]) -> Result<Config, Failure> {
+/// Which finds of a search are wanted.
+#[derive(Default)]
+struct Wanted {
+    /// Searches all of whose finds are.
+    searches: BTreeSet<TargetName>,
+    /// Names of single finds.
+    finds: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn allows(&self, found: &TargetSpec) -> bool {
+        let name = found.name.as_str();
+        self.finds.contains(name) || self.searches.iter().any(|search| search.is_above(name))
+    }
+
+    /// One that was asked for by name and not found, unless a search that failed may be why.
+    fn missing(&self, status: &Status) -> Option<&str> {
+        let is_there = |name: &str| status.targets.keys().any(|known| known.as_str() == name);
+        let failed = status.targets.values().filter(|target| target.error().is_some());
+        let failed: Vec<_> = failed.map(|target| &target.spec.name).collect();
+        let missing = self.finds.iter().filter(|name| !is_there(name));
+        let surely = |name: &&String| !failed.iter().any(|search| search.is_above(name));
+        missing.filter(surely).map(String::as_str).next()
+    }
+}
+
+/// Configured targets by name, and what searches find; what is no name is a repository, opened as
+/// `-r` would.
+async fn targets(cli: &Cli, wanted: &[String]) -> Result<(Config, Wanted), Failure> {
+    let searches = |config: &Config| -> BTreeSet<TargetName> {
+        let searches = config.targets.iter().filter(|spec| spec.search().is_some());
+        searches.map(|spec| spec.name.clone()).collect()
+    };
     if wanted.is_empty() {
-        return app::configuration(cli).await;
+        let config = app::configuration(cli).await?;
+        let wanted = Wanted { searches: searches(&config), ..Wanted::default() };
+        return Ok((config, wanted));
     }
     // Without a configuration the names are all repositories, so its absence is no error here.
     let configured = match app::configuration(cli).await {
@@ -87,12 +125,23 @@ async fn targets(cli: &Cli, wanted: &[String]) -> Result<Config, Failure> {
         Err(Failure::Usage(_)) => None,
         Err(other) => return Err(other),
     };
-    let mut named = Vec::new();
+    let mut named: Vec<TargetSpec> = Vec::new();
     let mut repositories = Vec::new();
+    let mut finds = BTreeSet::new();
     for text in wanted {
         let specs = configured.iter().flat_map(|config| &config.targets);
         match specs.clone().find(|spec| spec.name.as_str() == text) {
             Some(spec) => named.push(spec.clone()),
+            None if let Some(search) = specs
+                .clone()
+                .filter(|spec| spec.search().is_some())
+                .find(|spec| spec.name.is_above(text)) =>
+            {
+                finds.insert(text.clone());
+                if !named.iter().any(|spec| spec.name == search.name) {
+                    named.push(search.clone());
+                }
+            }
             None if configured.is_some() && is_word(text) && !Path::new(text).exists() => {
                 let names: Vec<_> = specs.take(10).map(|spec| spec.name.as_str()).collect();
                 return Err(Failure::Usage(anyhow!(
@@ -108,7 +157,10 @@ async fn targets(cli: &Cli, wanted: &[String]) -> Result<Config, Failure> {
         Some(configured) => configured,
         None => app::of_repositories(cli, Vec::new())?,
     };
-    Ok(Config { targets: named, ..config })
+    let config = Config { targets: named, ..config };
+    let asked = |search: &TargetName| wanted.iter().any(|text| text == search.as_str());
+    let searches = searches(&config).into_iter().filter(asked).collect();
+    Ok((config, Wanted { searches, finds }))
 }
 
 /// Neither a path nor a repository string with a scheme.

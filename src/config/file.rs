@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use super::reader::{Reader, join};
 use super::tree::Node;
-use crate::target::{FileFormat, FileSpec, Role};
+use crate::pattern::Glob;
+use crate::target::{FileFormat, FileSpec, Role, SourceSpec};
 
 const FORMATS: [FileFormat; 3] = [FileFormat::Kernel, FileFormat::Pid, FileFormat::Exists];
 
 impl Reader {
     /// What stands under `file`.
-    pub fn lock_file(&mut self, node: &Node, path: &str) -> Option<FileSpec> {
+    pub fn lock_file(&mut self, node: &Node, path: &str) -> Option<SourceSpec> {
         let mut map = self.map(node, path);
         let place = map.take("path").map(|node| (node, self.text(node, &join(path, "path"))));
         let mut role = Role::default();
@@ -32,7 +33,9 @@ impl Reader {
                 None => self.problem(node, &key, "must be kernel, pid or exists"),
             }
         }
-        self.finish(map, &["path", "role", "format"]);
+        let max = map.take("max");
+        let most = self.files_max(max, path);
+        self.finish(map, &["path", "role", "format", "max"]);
         let Some((node_of_path, text)) = place else {
             self.problem(node, path, "needs path: the lock file");
             return None;
@@ -47,10 +50,13 @@ impl Reader {
             );
             return None;
         }
-        if text.contains(['*', '?', '[']) {
-            self.problem(node_of_path, &key, "this version knows no patterns; name each lock file");
-            return None;
+        let spec = FileSpec { path: PathBuf::from(&text), role, format };
+        if Glob::is_meant(&text) {
+            return self.glob(node_of_path, &key, spec, most).map(SourceSpec::Search);
         }
-        Some(FileSpec { path: PathBuf::from(text), role, format })
+        if let Some(max) = max {
+            self.problem(max, &join(path, "max"), "is for a pattern, and path is none");
+        }
+        Some(SourceSpec::File(spec))
     }
 }

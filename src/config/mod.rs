@@ -5,6 +5,8 @@
 
 mod file;
 mod reader;
+mod restic;
+mod search;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -12,7 +14,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::label::LabelRules;
-use crate::target::{PerMode, ResticSpec, SourceSpec, TargetName, TargetSpec};
+use crate::shard::Shard;
+use crate::target::{PerMode, SourceSpec, TargetName, TargetSpec, Watched};
 
 use reader::{Defaults, Reader};
 use tree::Value;
@@ -70,6 +73,8 @@ pub struct Config {
     pub labels: LabelRules,
     /// What is watched, in the order of the file.
     pub targets: Vec<TargetSpec>,
+    /// Which of the targets are this exporter's; by flag alone.
+    pub shard: Shard,
 }
 
 /// One thing that is wrong, and where.
@@ -207,8 +212,12 @@ pub fn contradiction(scan: &ScanSettings, interval: Duration, timeout: Duration)
 pub fn parse(text: &str, overrides: &Overrides, host: &str) -> Result<Config, ConfigError> {
     let root = tree::parse(text).map_err(|problem| ConfigError(vec![problem]))?;
     let mut reader = Reader::default();
-    let mut config =
-        Config { scan: ScanSettings::default(), labels: LabelRules::default(), targets: vec![] };
+    let mut config = Config {
+        scan: ScanSettings::default(),
+        labels: LabelRules::default(),
+        targets: vec![],
+        shard: Shard::default(),
+    };
     let mut hold_limits = HoldLimits::default();
     if !matches!(root.value, Value::Null) {
         let mut map = reader.map(&root, "");
@@ -248,26 +257,22 @@ pub fn apply(overrides: &Overrides, scan: &mut ScanSettings) {
     scan.hold = overrides.hold.unwrap_or(scan.hold);
 }
 
-/// One restic target from its parts; `local` repositories belong to this machine.
+/// One target from its parts; lock files and `local` repositories belong to this machine.
 pub fn target(
     name: TargetName,
-    restic: ResticSpec,
+    source: SourceSpec,
     interval: Duration,
     timeout: Duration,
     hold_limit: PerMode<Option<Duration>>,
     stuck_limit: PerMode<Option<Duration>>,
     host: &str,
 ) -> TargetSpec {
-    let host = if restic.repository.scheme() == "local" { host } else { "" };
-    TargetSpec {
-        name,
-        interval,
-        timeout,
-        hold_limit,
-        stuck_limit,
-        host: host.into(),
-        source: SourceSpec::Restic(restic),
-    }
+    let is_ours = match source.watched() {
+        Watched::Restic(restic) => restic.repository.scheme() == "local",
+        Watched::File(_) => true,
+    };
+    let host = if is_ours { host } else { "" }.into();
+    TargetSpec { name, interval, timeout, hold_limit, stuck_limit, host, source }
 }
 
 /// Names that stand twice, for specifications that come from flags.

@@ -13,15 +13,10 @@ use super::{
     duration, target,
 };
 use crate::label::{HolderLabel, LabelRules};
-use crate::location::Location;
-use crate::secret::{EnvSpec, PasswordSpec, Secret};
-use crate::target::{PerMode, ResticSpec, Role, SourceSpec, TargetName, TargetSpec};
+use crate::target::{PerMode, Role, SourceSpec, TargetName, TargetSpec, Watched};
 
 /// More targets than this are refused.
 const TARGETS_MAX: usize = 20_000;
-
-/// A key that says how a repository is opened, and what its text means.
-type Way = (&'static str, fn(String) -> PasswordSpec);
 
 /// What a target inherits from the rest of the file.
 pub(super) struct Defaults<'a> {
@@ -39,7 +34,7 @@ pub(super) struct Reader {
 /// The pairs of one map that were not taken yet.
 pub(super) struct Map<'a> {
     path: String,
-    pairs: Vec<&'a (Key, Node)>,
+    pub pairs: Vec<&'a (Key, Node)>,
 }
 
 impl<'a> Map<'a> {
@@ -123,11 +118,11 @@ impl Reader {
         }
     }
 
-    fn file(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
+    pub fn file(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
         self.text(node, key).map(PathBuf::from)
     }
 
-    fn flag(&mut self, node: &Node, key: &str) -> bool {
+    pub fn flag(&mut self, node: &Node, key: &str) -> bool {
         match &node.value {
             Value::Scalar(text) if text == "true" => true,
             Value::Scalar(text) if text == "false" => false,
@@ -138,7 +133,7 @@ impl Reader {
         }
     }
 
-    fn list<'a>(&mut self, node: &'a Node, key: &str) -> &'a [Node] {
+    pub fn list<'a>(&mut self, node: &'a Node, key: &str) -> &'a [Node] {
         match &node.value {
             Value::List(items) => items,
             Value::Null | Value::Scalar(_) | Value::Map(_) => {
@@ -317,10 +312,8 @@ impl Reader {
             }
         }
         let source = match (restic, map.take("file")) {
-            (Some(restic), None) => {
-                self.restic(restic, &join(path, "restic")).map(SourceSpec::Restic)
-            }
-            (None, Some(file)) => self.lock_file(file, &join(path, "file")).map(SourceSpec::File),
+            (Some(restic), None) => self.restic(restic, &join(path, "restic")),
+            (None, Some(file)) => self.lock_file(file, &join(path, "file")),
             (Some(_), Some(_)) => {
                 self.problem(node, path, "has both restic and file; a target is one of them");
                 None
@@ -343,15 +336,7 @@ impl Reader {
         }
         let (hold_limit, stuck_limit) = limits;
         let (interval, timeout, host) = (spec_interval, spec_timeout, defaults.host);
-        let spec = match source {
-            SourceSpec::Restic(restic) => {
-                target(good, restic, interval, timeout, hold_limit, stuck_limit, host)
-            }
-            SourceSpec::File(_) => {
-                let (name, host) = (good, host.into());
-                TargetSpec { name, interval, timeout, hold_limit, stuck_limit, host, source }
-            }
-        };
+        let spec = target(good, source, interval, timeout, hold_limit, stuck_limit, host);
         (name, Some(spec))
     }
 
@@ -365,12 +350,13 @@ impl Reader {
         defaults: &HoldLimits,
     ) -> (PerMode<Option<Duration>>, PerMode<Option<Duration>>) {
         let both = |limit| PerMode { exclusive: limit, shared: limit };
-        let mut hold_limit = match source {
-            Some(SourceSpec::File(file)) => match file.role {
+        let watched = source.map(SourceSpec::watched);
+        let mut hold_limit = match watched {
+            Some(Watched::File(file)) => match file.role {
                 Role::Job => both(defaults.file_job),
                 Role::Daemon => both(None),
             },
-            Some(SourceSpec::Restic(_)) | None => defaults.restic,
+            Some(Watched::Restic(_)) | None => defaults.restic,
         };
         if let Some(node) = map.take("hold_limit") {
             hold_limit = self.per_mode(node, &join(path, "hold_limit"), hold_limit);
@@ -380,7 +366,7 @@ impl Reader {
             let key = join(path, "stuck_limit");
             stuck_limit = self.per_mode(node, &key, stuck_limit);
             let limits = [stuck_limit.exclusive, stuck_limit.shared];
-            let refreshed = matches!(source, Some(SourceSpec::Restic(_)));
+            let refreshed = matches!(watched, Some(Watched::Restic(_)));
             if refreshed && limits.into_iter().flatten().any(|limit| limit < STUCK_LIMIT_MIN) {
                 self.problem(
                     node,
@@ -400,6 +386,12 @@ impl Reader {
         };
         let text = self.text(node, &key)?;
         match TargetName::new(&text) {
+            Ok(_) if text.len() > TargetName::CONFIGURED_BYTES_MAX => {
+                let most = TargetName::CONFIGURED_BYTES_MAX;
+                let message = format!("a configured name may have at most {most} bytes");
+                self.problem(node, &key, message);
+                None
+            }
             Ok(name) => Some(name),
             Err(error) => {
                 self.problem(node, &key, error.to_string());
@@ -407,175 +399,7 @@ impl Reader {
             }
         }
     }
-
-    fn restic(&mut self, node: &Node, path: &str) -> Option<ResticSpec> {
-        let mut map = self.map(node, path);
-        let repository = map.take("repository");
-        let password = self.password(&mut map, path);
-        let env = self.env(&mut map, path);
-        let options = self.options(&mut map, path);
-        let key_hint =
-            map.take("key_hint").and_then(|node| self.text(node, &join(path, "key_hint")));
-        let mut cacert = Vec::new();
-        if let Some(node) = map.take("cacert") {
-            let key = join(path, "cacert");
-            match &node.value {
-                Value::List(items) => {
-                    cacert.extend(items.iter().filter_map(|item| self.file(item, &key)));
-                }
-                Value::Null | Value::Scalar(_) | Value::Map(_) => {
-                    cacert.extend(self.file(node, &key));
-                }
-            }
-        }
-        let insecure_tls = map
-            .take("insecure_tls")
-            .is_some_and(|node| self.flag(node, &join(path, "insecure_tls")));
-        if let Some(node) = map.take("discover") {
-            self.problem(
-                node,
-                &join(path, "discover"),
-                "this version finds no repositories by itself; name each with repository",
-            );
-            return None;
-        }
-        self.finish(map, RESTIC_KEYS);
-        let Some(repository) = repository else {
-            self.problem(node, path, "needs repository: a restic repository string");
-            return None;
-        };
-        let text = self.text(repository, &join(path, "repository"))?;
-        let repository = match Location::parse(&text) {
-            Ok(location) => location,
-            Err(error) => {
-                self.problem(repository, &join(path, "repository"), error.to_string());
-                return None;
-            }
-        };
-        Some(ResticSpec {
-            repository,
-            password: password?,
-            env,
-            options,
-            key_hint,
-            cacert,
-            insecure_tls,
-        })
-    }
-
-    /// One way to open the repository, or none; two are a contradiction.
-    fn password(&mut self, map: &mut Map<'_>, path: &str) -> Option<PasswordSpec> {
-        let mut given: Vec<(&str, PasswordSpec)> = Vec::new();
-        let mut first = None;
-        let ways: [Way; 4] = [
-            ("password_file", |text| PasswordSpec::File(text.into())),
-            ("password_command", PasswordSpec::Command),
-            ("password_env", PasswordSpec::Variable),
-            ("masterkey_file", |text| PasswordSpec::MasterKeyFile(text.into())),
-        ];
-        for (key, make) in ways {
-            if let Some(node) = map.take(key) {
-                first = first.or(Some(node));
-                given.push((key, make(self.text(node, &join(path, key))?)));
-            }
-        }
-        if let Some(node) = map.take("insecure_no_password") {
-            first = first.or(Some(node));
-            if self.flag(node, &join(path, "insecure_no_password")) {
-                given.push(("insecure_no_password", PasswordSpec::Empty));
-            }
-        }
-        if let Some(node) = map.take("password") {
-            self.problem(
-                node,
-                &join(path, "password"),
-                "a password does not belong into this file; use password_file, password_command \
-                 or password_env",
-            );
-            return None;
-        }
-        if given.len() > 1 {
-            let keys: Vec<_> = given.iter().map(|(key, _)| *key).collect();
-            let message = format!("only one of {} can be used", keys.join(", "));
-            if let Some(node) = first {
-                self.problem(node, path, message);
-            }
-            return None;
-        }
-        Some(given.pop().map_or(PasswordSpec::Inherit, |(_, password)| password))
-    }
-
-    fn env(&mut self, map: &mut Map<'_>, path: &str) -> EnvSpec {
-        let mut env = EnvSpec::default();
-        if let Some(node) = map.take("env_file") {
-            env.env_file = self.file(node, &join(path, "env_file"));
-        }
-        if let Some(node) = map.take("env_dir") {
-            env.env_dir = self.file(node, &join(path, "env_dir"));
-        }
-        if let Some(node) = map.take("env") {
-            let path = join(path, "env");
-            for (key, value) in self.map(node, &path).pairs {
-                if !is_variable(&key.text) {
-                    // Not quoted: `NAME=secret` without a space after a colon is such a key.
-                    self.problem(
-                        value,
-                        &path,
-                        "holds a key that names no variable; write NAME: value",
-                    );
-                    continue;
-                }
-                match &value.value {
-                    Value::Scalar(text) => {
-                        env.env.insert(key.text.clone(), Secret::new(text.as_bytes()));
-                    }
-                    Value::Null => {
-                        env.env.insert(key.text.clone(), Secret::new(""));
-                    }
-                    Value::List(_) | Value::Map(_) => {
-                        self.problem(value, &join(&path, &key.text), "must be a text");
-                    }
-                }
-            }
-        }
-        env
-    }
-
-    fn options(&mut self, map: &mut Map<'_>, path: &str) -> BTreeMap<String, String> {
-        let mut options = BTreeMap::new();
-        if let Some(node) = map.take("options") {
-            let path = join(path, "options");
-            for (key, value) in self.map(node, &path).pairs {
-                if let Some(text) = self.text(value, &join(&path, &key.text)) {
-                    options.insert(key.text.clone(), text);
-                }
-            }
-        }
-        options
-    }
 }
-
-fn is_variable(name: &str) -> bool {
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-const RESTIC_KEYS: &[&str] = &[
-    "repository",
-    "password_file",
-    "password_command",
-    "password_env",
-    "masterkey_file",
-    "insecure_no_password",
-    "env_file",
-    "env_dir",
-    "env",
-    "options",
-    "key_hint",
-    "cacert",
-    "insecure_tls",
-];
 
 /// How many letters have to change to make one word of the other.
 fn distance(a: &str, b: &str) -> usize {

@@ -2,7 +2,7 @@ use super::*;
 use crate::label::HolderLabel;
 use crate::secret::PasswordSpec;
 use crate::target::SourceSpec;
-use crate::target::{FileFormat, Role};
+use crate::target::{FileFormat, Role, Sought};
 
 fn read(text: &str) -> Result<Config, ConfigError> {
     parse(text, &Overrides::default(), "web01")
@@ -188,7 +188,9 @@ targets:
   - {name: a, file: {role: deamon}}
   - {name: b, file: {path: run/b.lock, format: flock}}
   - {name: c, file: {path: /run/c.lock}, restic: {repository: /srv/c}}
-  - {name: d, file: {path: '/run/*.lock'}}
+  - {name: d, file: {path: '/run/**/x.lock'}}
+  - {name: e, file: {path: '/run/*.lock', max: 0}}
+  - {name: f, file: {path: /run/f.lock, max: 5}}
 ";
     let ConfigError(problems) = parse(text, &Overrides::default(), "web01").unwrap_err();
     let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
@@ -199,6 +201,96 @@ targets:
         "targets[1].file.format",
         "targets[2]",
         "targets[3].file.path",
+        "targets[4].file.max",
+        "targets[5].file.max",
     ];
     assert_eq!(keys, expected, "{problems:?}");
+}
+
+#[test]
+fn a_pattern_of_lock_files_is_a_search() {
+    let text = "
+hold_limits: {file: {job: 2h}}
+targets:
+  - {name: jobs, file: {path: '/run/*/job.lock', max: 7}}
+  - {name: agents, file: {path: '/run/agent-?.pid', role: daemon, format: pid}}
+";
+    let config = read(text).unwrap();
+    let [jobs, agents] = &config.targets[..] else { panic!("{config:?}") };
+    let search = jobs.search().unwrap();
+    assert!(matches!(&search.sought, Sought::Files(files) if files.glob.parts.len() == 2));
+    assert_eq!((search.max, agents.search().unwrap().max), (7, 200));
+    assert_eq!(jobs.hold_limit.exclusive, Some(Duration::from_secs(2 * 3600)));
+    assert_eq!(agents.hold_limit.exclusive, None, "a daemon may hold its lock for ever");
+    assert_eq!((jobs.source_name(), &*jobs.host), ("file", "web01"));
+    assert_eq!(jobs.location(), "/run/*/job.lock");
+}
+
+#[test]
+fn repositories_are_searched_below_a_place() {
+    let text = "
+targets:
+  - name: fleet
+    restic:
+      discover: s3:https://s3.example.com/backups
+      depth: 2
+      exclude: [tmp/*]
+      include: host*/**
+      password_file: /etc/restic/{name}.pass
+  - name: disk
+    restic: {discover: /srv/restic}
+";
+    let config = read(text).unwrap();
+    let [fleet, disk] = &config.targets[..] else { panic!("{config:?}") };
+    let search = fleet.search().unwrap();
+    let Sought::Repositories(sought) = &search.sought else { panic!("{search:?}") };
+    assert_eq!((sought.depth, search.max), (2, 10_000));
+    assert_eq!((sought.exclude.len(), sought.include.len()), (1, 1));
+    assert_eq!((fleet.backend(), fleet.host.len()), ("s3", 0));
+    assert_eq!(fleet.location(), "s3:https://s3.example.com/backups");
+    let Sought::Repositories(sought) = &disk.search().unwrap().sought else { panic!("{disk:?}") };
+    assert_eq!((sought.depth, &*disk.host), (1, "web01"));
+}
+
+#[test]
+fn everything_wrong_with_a_search_is_said_at_once() {
+    let text = "
+targets:
+  - {name: a, restic: {discover: /srv, repository: /srv/a}}
+  - {name: b, restic: {repository: /srv/b, depth: 2, max: 3}}
+  - {name: c, restic: {discover: 'rest:https://rest.example.com/'}}
+  - {name: d, restic: {discover: 'rclone:remote:path', depth: 17, max: 0, exclude: ['[z-a]']}}
+  - {name: e, restic: {discover: /srv, password_command: 'pass show {name}'}}
+  - {name: f, restic: {repository: /srv/f, password_file: '/etc/{name}'}}
+  - {name: g, restic: {discover: 'b2:bucket:x'}}
+";
+    let ConfigError(problems) = read(text).unwrap_err();
+    let mut keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    keys.sort();
+    let expected = [
+        "targets[0].restic.discover",
+        "targets[1].restic.depth",
+        "targets[1].restic.max",
+        "targets[2].restic.discover",
+        "targets[3].restic.depth",
+        "targets[3].restic.discover",
+        "targets[3].restic.exclude",
+        "targets[3].restic.max",
+        "targets[4].restic.password_command",
+        "targets[5].restic.password_file",
+        "targets[6].restic.discover",
+    ];
+    assert_eq!(keys, expected, "{problems:?}");
+    let rest = problems.iter().find(|problem| problem.key.starts_with("targets[2]")).unwrap();
+    assert!(rest.message.contains("name each with repository"), "says what to do: {rest}");
+}
+
+#[test]
+fn a_configured_name_leaves_room_for_what_is_found_below_it() {
+    let named = |length| {
+        let name = "x".repeat(length);
+        format!("targets: [{{name: {name}, restic: {{repository: /srv/a}}}}]")
+    };
+    assert!(read(&named(128)).is_ok());
+    assert!(problems(&named(129))[0].contains("at most 128 bytes"));
 }

@@ -121,7 +121,7 @@ impl Evidence<'_> {
     pub(super) fn file(&self) -> Option<&FileSpec> {
         match &self.target.spec.source {
             SourceSpec::File(file) => Some(file),
-            SourceSpec::Restic(_) => None,
+            SourceSpec::Restic(_) | SourceSpec::Search(_) => None,
         }
     }
 }
@@ -140,6 +140,7 @@ fn unknown(why: UnknownWhy) -> &'static str {
              read; the exporter needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
         }
         UnknownWhy::NotAFile => "the path is no regular file, so it names no process",
+        UnknownWhy::Search => "it is a search, and holds no locks",
     }
 }
 

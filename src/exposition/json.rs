@@ -170,7 +170,10 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
         host: &spec.host,
         location: spec.location(),
         severity: evidence::worst(&findings).as_str(),
-        state: seen.map_or(judge::State::Unknown, Seen::state).as_str(),
+        state: match spec.search() {
+            Some(_) => "search",
+            None => seen.map_or(judge::State::Unknown, Seen::state).as_str(),
+        },
         sealed: seen.map(|seen| seen.facts.sealed),
         blocked: Modes {
             exclusive: blocked.and_then(|blocked| blocked.exclusive),

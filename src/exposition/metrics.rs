@@ -136,6 +136,18 @@ const HOLDER_PID: &[&str] = &["mode", "hostname", "username", "command", "pid"];
 const DURATIONS: &str = "lock_hold_duration_seconds";
 const TARGETS: &str = "lock_exporter_targets";
 
+/// The families that speak of searches too, which hold no locks.
+const OF_SEARCHES: [&str; 8] = [
+    "lock_target_info",
+    "lock_scan_success",
+    "lock_scan_error_info",
+    "lock_scan_timestamp_seconds",
+    "lock_scan_last_success_timestamp_seconds",
+    "lock_scan_duration_seconds",
+    "lock_scans_total",
+    "lock_scan_failures_total",
+];
+
 /// Every family that speaks of targets, in the order of the documentation.
 pub const FAMILIES: &[Family] = &[
     Family {
@@ -280,7 +292,7 @@ pub const FAMILIES: &[Family] = &[
         labels: &[],
         values: |view, out| match &view.target.spec.source {
             SourceSpec::File(file) => out.add(&[], flag(file.role == Role::Daemon)),
-            SourceSpec::Restic(_) => {}
+            SourceSpec::Restic(_) | SourceSpec::Search(_) => {}
         },
     },
     Family {
@@ -575,7 +587,8 @@ impl Collector for StatusCollector {
 
 fn of_targets(family: &Family, views: &[View<'_>]) -> MetricFamily {
     let mut metrics = Vec::with_capacity(views.len());
-    for view in views {
+    let of_searches = OF_SEARCHES.contains(&family.name);
+    for view in views.iter().filter(|view| of_searches || view.target.spec.search().is_none()) {
         let target = view.target.spec.name.as_str();
         let out = &mut metrics;
         (family.values)(view, &mut Samples { family, target, host: &view.host, out });

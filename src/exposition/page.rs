@@ -66,7 +66,8 @@ fn row(
     hold: Duration,
 ) {
     let seen = target.seen_at(now, hold);
-    let state = seen.map_or(judge::State::Unknown, |seen| seen.state());
+    let state = seen.map_or(judge::State::Unknown, |seen| seen.state()).as_str();
+    let state = if target.spec.search().is_some() { "search" } else { state };
     push(
         out,
         format_args!(
@@ -75,7 +76,7 @@ fn row(
             escaped(&target.spec.location()),
             severity.as_str(),
             severity.as_str(),
-            state.as_str(),
+            state,
         ),
     );
     for finding in findings.iter().take(FINDINGS_MAX) {

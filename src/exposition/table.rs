@@ -123,6 +123,9 @@ fn state_and_refused(
     now: Timestamp,
     hold: Duration,
 ) -> (&'static str, String) {
+    if target.spec.search().is_some() {
+        return ("search", String::new());
+    }
     let Some(seen) = target.seen_at(now, hold) else {
         return ("unknown", "not known".into());
     };

@@ -68,7 +68,7 @@ fn start(names: &[&str], concurrency: usize) -> Bench {
     let (sender, scans) = mpsc::channel(1024);
     let scanner = Scanner::new(
         crate::app::context(crate::proc::machine::MachineSpec::unknown()),
-        acting,
+        Arc::new(acting),
         concurrency,
         sender,
     );

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use crate::lock::LeasePolicy;
 use crate::proc::machine::Machine;
-use crate::scan::{Look, ScanError};
-use crate::target::{SourceSpec, TargetSpec};
+use crate::scan::{ErrorClass, Look, ScanError};
+use crate::target::{SourceSpec, TargetSpec, Watched};
 use crate::telemetry::Telemetry;
 
 pub mod file;
@@ -65,13 +65,27 @@ pub fn open(spec: &TargetSpec, context: &Context) -> Box<dyn LockSource> {
             Box::new(restic::Restic::new(restic.clone(), spec.timeout, context))
         }
         SourceSpec::File(file) => Box::new(file::LockFile::new(file.clone(), context)),
+        SourceSpec::Search(_) => Box::new(NoLock),
     }
+}
+
+/// A search is run by whoever knows what becomes of its finds.
+struct NoLock;
+
+#[async_trait]
+impl LockSource for NoLock {
+    async fn scan(&self) -> Result<Look, ScanError> {
+        let cause = "this is a search, and holds no locks";
+        Err(ScanError::new(ErrorClass::Internal, "scan", cause, ""))
+    }
+
+    async fn ready(&self) {}
 }
 
 /// The rhythm of a target's holders.
 pub fn policy(spec: &TargetSpec) -> LeasePolicy {
-    match &spec.source {
-        SourceSpec::Restic(_) => restic::KIND.policy,
-        SourceSpec::File(_) => file::KIND.policy,
+    match spec.source.watched() {
+        Watched::Restic(_) => restic::KIND.policy,
+        Watched::File(_) => file::KIND.policy,
     }
 }

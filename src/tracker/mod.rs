@@ -83,6 +83,8 @@ pub struct Tracker {
     memories: BTreeMap<TargetName, Memory>,
     /// What another process remembered of targets that were not asked for yet.
     restored: BTreeMap<String, SavedTarget>,
+    /// Names of the searches in the set, shown or not: what is below them may be found yet.
+    searches: Vec<TargetName>,
     clock: Clock,
     /// Published by cloning; what is shared with a reader is copied on the next write.
     status: Status,
@@ -97,6 +99,7 @@ impl Tracker {
             hold,
             memories: BTreeMap::new(),
             restored: BTreeMap::new(),
+            searches: Vec::new(),
             clock: Clock::default(),
             status: Status::default(),
         }
@@ -112,9 +115,11 @@ impl Tracker {
     pub fn retarget(&mut self, targets: &TargetSet) {
         let mut next = BTreeMap::new();
         let mut memories = BTreeMap::new();
-        for spec in targets.iter() {
+        let searches = targets.iter().filter(|spec| spec.search().is_some());
+        self.searches = searches.map(|spec| spec.name.clone()).collect();
+        for spec in targets.iter().filter(|spec| spec.is_shown()) {
             let name = &spec.name;
-            let known = self.status.targets.get(name).filter(|old| same_place(&old.spec, spec));
+            let known = self.status.targets.get(name).filter(|old| old.spec.is_same_place(spec));
             let status = match known {
                 Some(old) if old.spec == *spec => Arc::clone(old),
                 Some(old) => {
@@ -185,12 +190,16 @@ impl Tracker {
             Reading::Stepped(by) => self.shift(by),
             Reading::Early(by) => scan.shift(by),
         }
+        if scan.outcome.is_ok() && scan.spec.search().is_some() {
+            // It has found what there is, so the rest will not come back.
+            self.restored.retain(|name, _| !scan.spec.name.is_above(name));
+        }
         let (Some(known), Some(memory)) =
             (self.status.targets.get(&scan.spec.name), self.memories.get_mut(&scan.spec.name))
         else {
             return Vec::new();
         };
-        if !same_place(&known.spec, &scan.spec) {
+        if !known.spec.is_same_place(&scan.spec) {
             return Vec::new();
         }
         let mut target = TargetStatus::clone(known);
@@ -242,12 +251,6 @@ impl Tracker {
     pub fn status(&self) -> Status {
         self.status.clone()
     }
-}
-
-fn same_place(old: &TargetSpec, new: &TargetSpec) -> bool {
-    old.source_name() == new.source_name()
-        && old.backend() == new.backend()
-        && old.location() == new.location()
 }
 
 /// What a failed scan makes of what was known before.

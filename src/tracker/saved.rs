@@ -124,13 +124,18 @@ struct SavedRun {
 }
 
 impl Tracker {
-    /// What is remembered now.
+    /// What is remembered now. What was restored of targets that a search has yet to find again is
+    /// part of it: the backend may be away for long.
     pub fn save(&self) -> Saved {
         let saved = |(name, memory): (&TargetName, &Memory)| {
             let spec = &self.status.targets.get(name)?.spec;
             Some((name.as_str().to_owned(), SavedTarget::of(spec, memory)))
         };
-        Saved { version: VERSION, targets: self.memories.iter().filter_map(saved).collect() }
+        let awaited = |name: &&String| self.searches.iter().any(|search| search.is_above(name));
+        let restored = self.restored.iter().filter(|(name, _)| awaited(name));
+        let restored = restored.map(|(name, saved)| (name.clone(), saved.clone()));
+        let targets = self.memories.iter().filter_map(saved).chain(restored).collect();
+        Saved { version: VERSION, targets }
     }
 
     /// Takes up what another tracker remembered; before the first [`Tracker::retarget`]. A target

@@ -27,6 +27,7 @@ use self::render::Renderer;
 use crate::exposition::format::Format;
 use crate::exposition::page;
 use crate::reload::{Settings, Wish};
+use crate::roster::Roster;
 use crate::scanner::Waiting;
 use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
@@ -65,6 +66,8 @@ pub struct Site {
     pub renderer: Renderer,
     /// Scans waiting for a place.
     pub waiting: Waiting,
+    /// Who is watched; searches that have not ended once.
+    pub roster: Arc<Roster>,
     /// Where metrics are, `/metrics`.
     pub telemetry_path: String,
     /// Scrapes answered at once; none = no limit.
@@ -198,10 +201,18 @@ fn ready(site: &Site) -> Response<Answer> {
     }
     let status = site.status.borrow();
     let waiting = status.targets.values().filter(|t| t.last_attempt.is_none()).count();
-    if waiting == 0 || Instant::now() >= site.ready_from {
+    // What they find is not there yet, so it does not wait either.
+    let searching = site.roster.unsearched();
+    if waiting + searching == 0 || Instant::now() >= site.ready_from {
         text(StatusCode::OK, "ready\n")
     } else {
-        let body = format!("{waiting} of {} targets not looked at yet\n", status.targets.len());
+        let all = status.targets.len();
+        let body = match searching {
+            0 => format!("{waiting} of {all} targets not looked at yet\n"),
+            _ => format!(
+                "{waiting} of {all} targets not looked at yet, {searching} searches not done\n"
+            ),
+        };
         text(StatusCode::SERVICE_UNAVAILABLE, body)
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const PASSWORD: &str = "hunter2-the-planted-secret";
 
-fn program() -> Command {
+pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lock_exporter"));
     command.env_clear().stdin(Stdio::null());
     // No file of the working folder may become its configuration.
@@ -19,11 +19,11 @@ fn program() -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     program().args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -48,14 +48,14 @@ fn repository(folder: &Path) -> (String, String) {
 }
 
 /// A running exporter that is killed when a test ends.
-struct Serving {
+pub struct Serving {
     child: Child,
     address: SocketAddr,
     log: BufReader<std::process::ChildStderr>,
 }
 
 impl Serving {
-    fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &[&str]) -> Self {
         let mut child = program()
             .args(["--web.listen-address=127.0.0.1:0", "--log.level=debug"])
             .args(arguments)
@@ -76,7 +76,7 @@ impl Serving {
     }
 
     /// The status line and headers, and the body, of one request.
-    fn ask(&self, request: &str) -> (String, String) {
+    pub fn ask(&self, request: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let request = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -88,7 +88,7 @@ impl Serving {
     }
 
     /// Asks for `/metrics` until the text is there; a time-out is the test runner's business.
-    fn metrics_with(&self, wanted: &str) -> String {
+    pub fn metrics_with(&self, wanted: &str) -> String {
         loop {
             let (_, body) = self.ask("GET /metrics");
             if body.contains(wanted) {
@@ -99,7 +99,7 @@ impl Serving {
     }
 
     /// Sends SIGTERM and returns the exit code and the rest of the log.
-    fn stop(mut self) -> (Option<i32>, String) {
+    pub fn stop(mut self) -> (Option<i32>, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let mut log = String::new();

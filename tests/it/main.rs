@@ -10,6 +10,7 @@
 mod binary;
 mod decode;
 mod differential;
+mod discovery;
 mod fault_server;
 mod file_locks;
 mod fixtures;

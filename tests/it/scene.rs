@@ -36,7 +36,7 @@ pub fn spec(name: &str, location: &str) -> TargetSpec {
     };
     config::target(
         TargetName::new(name).unwrap(),
-        restic,
+        SourceSpec::Restic(restic),
         Duration::from_secs(60),
         Duration::from_secs(30),
         config::default_hold_limit(),

@@ -24,6 +24,7 @@ use crate::fault_server::{Bucket, FaultServer, Reply, Seen};
 
 mod cloud;
 mod credentials;
+mod discovery;
 mod every_request;
 mod everywhere;
 mod faults;
@@ -291,15 +292,24 @@ impl Moto {
         format!("s3:http://{}/{}/{prefix}", self.host, self.bucket)
     }
 
-    /// Requests for this bucket in the server's own log, by method and whether they list.
-    fn log(&self) -> Vec<(String, bool)> {
+    /// Requests for this bucket in the server's own log.
+    fn lines(&self) -> Vec<String> {
         let log = std::env::var("S3_LOG").expect("S3_LOG must name moto's log");
         let log = std::fs::read_to_string(log).expect("reads moto's log");
         let path = format!("/{}", self.bucket);
-        let requests = log.lines().filter_map(|line| {
+        let ours = |line: &&str| {
+            let rest = line.split_once(' ').and_then(|(_, rest)| rest.strip_prefix(&path));
+            rest.is_some_and(|rest| rest.starts_with(['/', '?']))
+        };
+        log.lines().filter(ours).map(str::to_owned).collect()
+    }
+
+    /// The same by method and whether they list.
+    fn log(&self) -> Vec<(String, bool)> {
+        let lines = self.lines();
+        let requests = lines.iter().filter_map(|line| {
             let (method, rest) = line.split_once(' ')?;
-            let rest = rest.strip_prefix(&path)?;
-            rest.starts_with(['/', '?']).then(|| (method.to_owned(), rest.contains("list-type=2")))
+            Some((method.to_owned(), rest.contains("list-type=2")))
         });
         requests.collect()
     }

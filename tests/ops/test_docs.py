@@ -20,7 +20,7 @@ import yaml
 import checkout
 
 # What a configuration may name that a reader has and the tests have not.
-FILE_KEYS = re.compile(r"\b(\w+_file|cacert|env_dir): +([^\s,}#]+)")
+FILE_KEYS = re.compile(r"\b(\w+_file|cacert|env_dir): +((?:\{name\}|[^\s,}#])+)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -27,9 +27,12 @@ use crate::proc::machine::Machine;
 use crate::scan::{ErrorClass, Facts, Look, ScanError, UnknownWhy};
 use crate::target::{FileFormat, FileSpec};
 
+mod glob;
 mod held;
 mod pid;
 mod place;
+
+pub use glob::{Matched, Matches};
 
 /// Locks on replaced files that are followed for one path.
 const ORPHANS_MAX: usize = 16;
@@ -77,39 +80,48 @@ impl LockFile {
 impl LockSource for LockFile {
     async fn scan(&self) -> Result<Look, ScanError> {
         let doing = format!("look at {}", self.spec.path.display());
-        if self.busy.swap(true, Ordering::AcqRel) {
-            return Err(ScanError::new(
-                ErrorClass::Timeout,
-                &doing,
-                "the look before has not come back: its file system does not answer",
-                "Look whether the server of that mount is there.",
-            ));
-        }
-        let (answer, answered) = oneshot::channel();
         let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
-        let (busy, memory) = (Arc::clone(&self.busy), Arc::clone(&self.memory));
-        let work = move || {
-            let busy = Busy(busy);
-            let looked = look(&spec, &machine, &memory);
-            // Before the answer: who gets it may ask again at once.
-            drop(busy);
-            // Whoever asked may be tired of waiting.
-            let _ = answer.send(looked);
-        };
-        // A thread of its own: one that never comes back takes no place from others.
-        let thread = std::thread::Builder::new().name("lock file".into()).spawn(work);
-        if let Err(error) = thread {
-            self.busy.store(false, Ordering::Release);
-            let cause = error.to_string();
-            return Err(ScanError::new(ErrorClass::Other, "start a thread", &cause, ""));
-        }
-        answered.await.unwrap_or_else(|_| {
-            let cause = "the thread that looked has failed";
-            Err(ScanError::new(ErrorClass::Internal, &doing, cause, "Please report it."))
-        })
+        let memory = Arc::clone(&self.memory);
+        apart(&self.busy, &doing, move || look(&spec, &machine, &memory)).await
     }
 
     async fn ready(&self) {}
+}
+
+/// Does blocking work on a thread of its own: one that never comes back takes no place from
+/// others, and while it is away no other is sent after it.
+async fn apart<T: Send + 'static>(
+    busy: &Arc<AtomicBool>,
+    doing: &str,
+    work: impl FnOnce() -> Result<T, ScanError> + Send + 'static,
+) -> Result<T, ScanError> {
+    if busy.swap(true, Ordering::AcqRel) {
+        return Err(ScanError::new(
+            ErrorClass::Timeout,
+            doing,
+            "the look before has not come back: its file system does not answer",
+            "Look whether the server of that mount is there.",
+        ));
+    }
+    let (answer, answered) = oneshot::channel();
+    let away = Busy(Arc::clone(busy));
+    let work = move || {
+        let away = away;
+        let done = work();
+        // Before the answer: who gets it may ask again at once.
+        drop(away);
+        // Whoever asked may be tired of waiting.
+        let _ = answer.send(done);
+    };
+    let thread = std::thread::Builder::new().name("lock file".into()).spawn(work);
+    if let Err(error) = thread {
+        let cause = error.to_string();
+        return Err(ScanError::new(ErrorClass::Other, "start a thread", &cause, ""));
+    }
+    answered.await.unwrap_or_else(|_| {
+        let cause = "the thread that looked has failed";
+        Err(ScanError::new(ErrorClass::Internal, doing, cause, "Please report it."))
+    })
 }
 
 struct Busy(Arc<AtomicBool>);

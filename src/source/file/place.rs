@@ -101,6 +101,47 @@ impl Root {
         }
     }
 
+    /// The names in a folder, no more than `max`; none when it is no folder, or gone.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn names(&self, folder: &Path, max: usize) -> Result<Vec<Vec<u8>>, ScanError> {
+        // `DIRECTORY` refuses everything that could act on being opened.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let fd = match self.open(folder, flags, true) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+            Err(errno) => return Err(refused(folder, errno)),
+        };
+        let failed = |errno| refused(folder, errno);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            if names.len() >= max {
+                let cause = format!("more than {max} names in the folder");
+                return Err(ScanError::new(ErrorClass::Incomplete, &doing(folder), &cause, ""));
+            }
+            names.push(name.to_vec());
+        }
+        Ok(names)
+    }
+
+    /// Whether a path is there, whatever it is; a link that leads nowhere is.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn is_there(&self, path: &Path) -> Result<bool, ScanError> {
+        match self.open(path, OFlags::PATH, false) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(refused(path, errno)),
+        }
+    }
+
     fn open(&self, path: &Path, flags: OFlags, follow: bool) -> rustix::io::Result<OwnedFd> {
         let mut flags = flags | OFlags::CLOEXEC;
         if !follow {

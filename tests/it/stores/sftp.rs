@@ -64,7 +64,7 @@ impl Ssh {
         Self { dir, server, port, starts: 1 }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -102,13 +102,13 @@ impl Ssh {
     }
 
     /// Ends the server with all its connections, and starts it again.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.end();
         self.starts += 1;
         self.server = daemon(self.dir.path(), self.port, &format!("sshd.log.{}", self.starts));
     }
 
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         let sessions = descendants(self.server.pid());
         self.server.kill();
         for pid in sessions {

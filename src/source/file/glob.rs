@@ -1,0 +1,110 @@
+//! Which files match a pattern: folders are listed, names compared, and nothing is opened but the
+//! folders themselves. What the files hold is not looked at.
+#![allow(clippy::disallowed_methods, reason = "folders are listed here, on a thread of their own")]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::apart;
+use super::place::Root;
+use crate::pattern::{Glob, Part};
+use crate::proc::machine::Machine;
+use crate::scan::{ErrorClass, ScanError};
+use crate::source::Context;
+
+/// Folders of one search.
+const FOLDERS_MAX: usize = 20_000;
+/// Names in one folder.
+const NAMES_MAX: usize = 200_000;
+
+/// Looks for the files of one pattern.
+pub struct Matches {
+    machine: Arc<Machine>,
+    busy: Arc<AtomicBool>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Matched {
+    /// Absolute paths, in order.
+    pub paths: Vec<PathBuf>,
+    /// Folders that could not be listed.
+    pub closed: Vec<PathBuf>,
+    /// Why the first of those could not.
+    pub error: Option<ScanError>,
+}
+
+impl Matches {
+    /// Makes it; no I/O.
+    pub fn new(context: &Context) -> Self {
+        Self { machine: Arc::clone(&context.machine), busy: Arc::default() }
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// When there are more than `max`, or more folders or names than the limits, or the look before
+    /// has not come back.
+    pub async fn find(&self, glob: &Glob, max: usize) -> Result<Matched, ScanError> {
+        let doing = format!("look for files in {}", glob.folder.display());
+        let (root, glob) = (Root(self.machine.spec.rootfs.clone()), glob.clone());
+        apart(&self.busy, &doing, move || matched(&root, &glob, max)).await
+    }
+}
+
+fn matched(root: &Root, glob: &Glob, max: usize) -> Result<Matched, ScanError> {
+    let mut found = Matched::default();
+    let mut level = vec![glob.folder.clone()];
+    for (index, part) in glob.parts.iter().enumerate() {
+        let is_last = index + 1 == glob.parts.len();
+        if level.len() > FOLDERS_MAX {
+            let cause = format!("more than {FOLDERS_MAX} folders match");
+            return Err(too_many(&glob.folder, &cause));
+        }
+        let mut next = Vec::new();
+        for folder in level {
+            if let Part::Plain(name) = part {
+                // Whether it is a folder shows when its names are asked for.
+                let path = folder.join(name);
+                match is_last.then(|| root.is_there(&path)) {
+                    None | Some(Ok(true)) => next.push(path),
+                    Some(Ok(false)) => {}
+                    Some(Err(error)) => found.close(folder, error),
+                }
+                continue;
+            }
+            match root.names(&folder, NAMES_MAX) {
+                Ok(names) => {
+                    let wanted = names.iter().filter(|name| part.matches(name));
+                    next.extend(wanted.map(|name| folder.join(OsStr::from_bytes(name))));
+                }
+                Err(error) if error.class == ErrorClass::Incomplete => return Err(error),
+                Err(error) => found.close(folder, error),
+            }
+            if is_last && next.len() > max {
+                let cause = format!("more than {max} files match");
+                return Err(too_many(&glob.folder, &cause));
+            }
+        }
+        level = next;
+    }
+    level.sort();
+    found.paths = level;
+    Ok(found)
+}
+
+impl Matched {
+    fn close(&mut self, folder: PathBuf, error: ScanError) {
+        self.closed.push(folder);
+        self.error.get_or_insert(error);
+    }
+}
+
+fn too_many(folder: &Path, cause: &str) -> ScanError {
+    let doing = format!("look for files in {}", folder.display());
+    let advice = "Raise max, or use a pattern that means fewer.";
+    ScanError::new(ErrorClass::Incomplete, &doing, cause, advice)
+}
