@@ -1,261 +1,91 @@
-"""Locks / Overview: what is blocked now, by whom, since when, and what cannot be seen."""
+"""Locks / Overview: is anything blocked now, by whom, since when, and what is to be done."""
 
-from build import (
-    Annotation,
+from boards import locks
+from boards.grafana import (
+    GREY,
     BarGauge,
     Board,
-    Panel,
     Query,
     Row,
-    Stat,
-    StateTimeline,
     Step,
     Table,
-    TimeSeries,
     Variable,
+    column,
+    merged,
+    words,
 )
+from boards.locks import EXPORTER, ONE, ROWS, SAME_TARGET, Scope, count_stat, runbook
 
-EXPORTER = 'job=~"$job", instance=~"$instance"'
-SELECTED = f'{EXPORTER}, target=~"$target"'
-# Two exporters that watch one target are one answer; two hosts or clusters stay apart.
-ONE = "without (instance, pod, container, endpoint)"
-SAME_TARGET = "on (cluster, namespace, job, target, host)"
-SAME_MODE = "on (cluster, namespace, job, target, host, mode)"
-
-RUNBOOKS = "https://github.com/lock-exporter/lock_exporter/blob/main/docs/runbooks/"
-
-# Values of the state, with a colour and a word: colour is never the only signal.
-STATES = (("free", "green"), ("shared", "blue"), ("exclusive", "orange"), ("unknown", "purple"))
-STATE_NAMES = {
-    "type": "value",
-    "options": {
-        str(value): {"color": color, "index": value, "text": name}
-        for value, (name, color) in enumerate(STATES)
-    },
-}
-
-# restic refreshes every 5 minutes, gives up after 22.5 and calls a lock stale after 30.
-AGE_STEPS = (
-    Step(None, "green"),
-    Step(420, "yellow"),
-    Step(1350, "orange"),
-    Step(1800, "red"),
-)
-NONE_IS_GOOD = (Step(None, "green"), Step(1, "red"))
-
-
-def runbook(alert: str) -> dict:
-    return {
-        "title": f"Runbook {alert}",
-        "url": f"{RUNBOOKS}{alert.lower()}.md",
-        "targetBlank": True,
-    }
-
-
-def count_stat(title: str, description: str, expr: str, alert: str) -> Panel:
-    return Stat(
-        title,
-        description,
-        (Query(f"{expr} or vector(0)", instant=True),),
-        width=4,
-        height=4,
-        steps=NONE_IS_GOOD,
-        no_value="0",
-        links=(runbook(alert),),
-    )
-
-
-def blocked(mode: str) -> str:
-    return f'count(max {ONE} (lock_target_blocked{{{SELECTED}, mode="{mode}"}}) == 1)'
-
-
-REFRESHED_AGO = f"max {ONE} (time() - lock_hold_refreshed_timestamp_seconds{{{SELECTED}}})"
-HELD_FOR = f"max {ONE} (time() - lock_hold_since_timestamp_seconds{{{SELECTED}}})"
-STUCK_LIMIT = f"max {ONE} (lock_target_stuck_limit_seconds{{{SELECTED}}})"
-LIMIT_OF_HOLD = f"{REFRESHED_AGO} * 0 + {SAME_MODE} group_left () {STUCK_LIMIT}"
-PID = f"max {ONE} (lock_hold_info{{{SELECTED}}})"
-STUCK = f"count({REFRESHED_AGO} > {SAME_MODE} group_left () {STUCK_LIMIT})"
-FAILING = f"max {ONE} (lock_scan_success{{{SELECTED}}}) == 0"
-STATE = " or ".join(
-    f'lock_target_state{{{SELECTED}, state="{name}"}} * {value}'
-    for value, (name, _) in enumerate(STATES)
-)
-
-
-def named(field: str, name: str, **properties: object) -> dict:
-    """How one column of a table is shown."""
-    shown = [{"id": "displayName", "value": name}]
-    shown += [{"id": key, "value": value} for key, value in properties.items()]
-    return {"matcher": {"id": "byName", "options": field}, "properties": shown}
-
-
-COLORED = {"type": "color-background", "mode": "basic"}
-HIDDEN_COLUMNS = ("Time", "job", "cluster", "namespace", "service", "__name__")
-
-
-def columns(*order: str, hidden: tuple[str, ...] = ()) -> tuple[dict, ...]:
-    """Joins the queries of a table row by row and puts the columns in order."""
-    return (
-        {"id": "merge", "options": {}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": {name: True for name in (*HIDDEN_COLUMNS, *hidden)},
-                "indexByName": {name: index for index, name in enumerate(order)},
-                "renameByName": {},
-            },
-        },
-    )
-
+SCOPE = Scope(f'{EXPORTER}, target=~"$target"', locks.SOURCE)
 
 STATS = (
     count_stat(
         "How many targets refuse backups?",
-        "An exclusive or an unreadable lock is there, so that not even a shared lock is granted. "
-        "Look below who holds it.",
-        blocked("shared"),
-        "LockStuckExclusive",
+        "An exclusive or a damaged lock is there, so that not even a shared lock is granted. "
+        "The table below says who holds it and what to do.",
+        f"count({SCOPE.blocked('shared')} == 1)",
+        f"count({SCOPE.blocked('shared')})",
+        steps=locks.CAUTION,
+        alert="LockStuckExclusive",
     ),
     count_stat(
-        "How many targets refuse prune and check?",
+        "How many refuse prune and check?",
         "Some lock is there, so that no exclusive lock is granted. Normal while a backup runs; "
         "for a whole day it is not.",
-        blocked("exclusive"),
-        "LockBlockedTooLong",
+        f"count({SCOPE.blocked('exclusive')} == 1)",
+        f"count({SCOPE.blocked('exclusive')})",
+        steps=locks.NORMAL,
+        alert="LockBlockedTooLong",
     ),
     count_stat(
         "How many locks are stuck?",
-        "Not refreshed for longer than the target's stuck limit (30 minutes): the holder is most "
-        "likely dead. Follow the runbook before you unlock.",
-        STUCK,
-        "LockStuckExclusive",
+        "Not refreshed for the target's stuck limit (30 minutes), owner gone, or held that long "
+        "while others wait. Follow the runbook before you unlock.",
+        f"count({SCOPE.one(f'({SCOPE.stuck}) or ({SCOPE.gone})')})",
+        SCOPE.known,
+        alert="LockStuckExclusive",
     ),
     count_stat(
         "How many lock files are damaged?",
-        "Nobody can decode them, so restic refuses everything, and plain unlock leaves them.",
-        f"sum(max {ONE} (lock_target_unreadable_locks{{{SELECTED}}}))",
-        "LockUnreadable",
+        "Nobody can decode them, so restic refuses everything, and plain unlock leaves them. "
+        "Follow the runbook.",
+        f"sum({SCOPE.one(SCOPE.of('lock_target_unreadable_locks'))})",
+        SCOPE.known,
+        alert="LockUnreadable",
     ),
     count_stat(
-        "How many targets cannot be read?",
-        "Their last scan failed. Values stay for 15 minutes, then these targets are unknown.",
-        f"count({FAILING})",
-        "LockScanFailing",
+        "How many targets are unknown?",
+        "Nobody can read them, or tell their state: what the other panels say does not count for "
+        "them. The table at the end says why.",
+        f"count({SCOPE.unknown})",
+        f"count(max {ONE} ({SCOPE.info}))",
+        steps=locks.CAUTION,
+        alert="LockScanFailing",
     ),
-    count_stat(
-        "How many exporters are blind?",
-        "Prometheus cannot scrape them: nobody watches their targets.",
-        f"count(up{{{EXPORTER}}} == 0)",
-        "LockExporterDown",
-    ),
+    locks.away(),
 )
 
-HOLDS = Table(
-    "Who holds what, since when?",
-    "Oldest refresh first. A holder that refreshes is alive, however long it holds. Red: ask its "
-    "host for the PID before you unlock.",
-    (
-        Query(REFRESHED_AGO, table=True),
-        Query(HELD_FOR, table=True),
-        Query(LIMIT_OF_HOLD, table=True),
-        Query(PID, table=True),
-    ),
-    width=24,
+HOLDS = locks.holds(
+    SCOPE,
+    "Who blocks what, since when, and what to do?",
+    f"The {ROWS} worst, worst first. Every holder here blocks prune and check, an exclusive one "
+    "everything. A holder that refreshes is alive, however long it holds: wait. Ages are those of "
+    "the last look. Choose a target to see its history; see that the holder is dead before you "
+    "unlock.",
     height=9,
-    unit="dtdurations",
-    no_value="no locks held",
-    overrides=(
-        named(
-            "Value #A",
-            "refreshed ago",
-            **{
-                "custom.cellOptions": COLORED,
-                "thresholds": {"mode": "absolute", "steps": [step.json() for step in AGE_STEPS]},
-            },
-        ),
-        named("Value #B", "held for"),
-        named("Value #C", "stuck after"),
-        named("hostname", "holder"),
-        named("username", "user"),
-    ),
-    transformations=columns(
-        "target",
-        "host",
-        "mode",
-        "hostname",
-        "username",
-        "command",
-        "pid",
-        "Value #A",
-        "Value #B",
-        "Value #C",
-        hidden=("Value #D",),
-    ),
-    sort_by="refreshed ago",
-)
-
-TIMELINE = StateTimeline(
-    "When was what locked?",
-    "The state that a new lock would have met. Unknown: nobody could tell. Many short exclusive "
-    "stretches in a row are a crash loop.",
-    (
-        Query(
-            f"max without (instance, pod, container, endpoint, state) ({STATE})",
-            "{{target}} {{host}}",
-        ),
-    ),
-    width=24,
-    height=10,
-    no_value="no targets",
-    mappings=(STATE_NAMES,),
-    steps=tuple(
-        Step(None if value == 0 else value, color) for value, (_, color) in enumerate(STATES)
-    ),
-)
-
-REFRESHES = TimeSeries(
-    "Is a refresh missing?",
-    "Time since the oldest hold was refreshed: a saw that falls to zero every 5 minutes is fine; "
-    "past 22.5 minutes restic gives up by itself, past 30 the lock is stale.",
-    (
-        Query(
-            "max by (target, host, mode) "
-            f"(time() - lock_hold_refreshed_timestamp_seconds{{{SELECTED}}})",
-            "{{target}} {{host}} {{mode}}",
-        ),
-    ),
-    width=12,
-    height=9,
-    unit="s",
-    no_value="no locks held",
-    steps=AGE_STEPS,
-    threshold_lines=True,
-)
-
-FILES = TimeSeries(
-    "Are locks piling up?",
-    "All lock files by mode and state. Stale ones that only grow: the right to delete is missing, "
-    "or jobs die.",
-    (
-        Query(
-            f"sum by (mode, state) (max {ONE} (lock_target_locks{{{SELECTED}}}))",
-            "{{mode}} {{state}}",
-        ),
-    ),
-    width=12,
-    height=9,
-    no_value="no values",
-    stacked=True,
 )
 
 MOST_LOCKED = BarGauge(
-    "What was locked exclusively most of this day?",
-    "Share of the last day in which not even a backup could start. Spread the jobs if it is high.",
+    "What was locked exclusively most of the day?",
+    "Share of the last day in which not even a backup could start. Spread the jobs if it is high. "
+    "No data: the recording rules of alerts/rules.yml are not loaded.",
     # The recorded series has no instance: it joins the exporters of a pair.
     (
         Query(
-            'topk(15, target:lock_target_exclusive:avg1d{job=~"$job", target=~"$target"})',
-            "{{target}} {{host}}",
+            "topk(15, target:lock_target_exclusive:avg1d"
+            '{cluster=~"$cluster", job=~"$job", target=~"$target"} '
+            f"and {SAME_TARGET} {SCOPE.info})",
+            "{{target}} {{host}} {{cluster}}",
             instant=True,
         ),
     ),
@@ -264,81 +94,97 @@ MOST_LOCKED = BarGauge(
     unit="percentunit",
     decimals=1,
     no_value="the recording rules are not loaded",
-    steps=(Step(None, "green"), Step(0.25, "yellow"), Step(0.5, "red")),
+    steps=(Step(None, GREY), Step(0, "green"), Step(0.25, "yellow"), Step(0.5, "red")),
+    minimum=0,
+    maximum=1,
 )
 
-UNREAD = Table(
-    "Which targets cannot be read, and why?",
-    "The reason is that of the last scan. The log of the exporter has the whole message and the "
-    "next step.",
+ALERTS = Table(
+    "Which alerts fire?",
+    "Each has a runbook: what it means, how to look, what to do. Empty without the rules of "
+    "alerts/rules.yml.",
     (
-        Query(f"max {ONE} (lock_scan_error_info{{{SELECTED}}})", table=True),
         Query(
-            f"(time() - max {ONE} (lock_scan_last_success_timestamp_seconds{{{SELECTED}}})) "
-            f"and {SAME_TARGET} ({FAILING})",
-            table=True,
+            f"topk({ROWS}, max by (cluster, alertname, severity, target, host, mode) "
+            '(ALERTS{alertname=~"Lock.*", alertstate="firing", cluster=~"$cluster", job=~"$job"}))',
+            format="table",
         ),
     ),
     width=12,
     height=9,
+    no_value="no alert fires, or the rules are not loaded",
+    overrides=(
+        column("alertname", "alert", links=[locks.RUNBOOK_INDEX]),
+        column("target", links=[locks.TO_TARGET]),
+    ),
+    transformations=merged(
+        "severity",
+        "alertname",
+        "cluster",
+        "target",
+        "host",
+        "mode",
+        hidden=(*locks.NEVER_SHOWN, "Value"),
+    ),
+    sort_by=(),
+)
+
+WHY_UNKNOWN = f"max {ONE} ({SCOPE.within(SCOPE.of('lock_scan_error_info'))})"
+READ_AGO = f"time() - max {ONE} ({SCOPE.of('lock_scan_last_success_timestamp_seconds')})"
+UNREAD = Table(
+    "Which targets are unknown, and why?",
+    f"At most {ROWS}. The reason is that of the last scan; the exporter's log has the whole "
+    "message and the next step. No reason: scans succeed and cannot tell, as where the key is "
+    "missing.",
+    (
+        Query(f"topk({ROWS}, {SCOPE.unknown}) * 0", format="table"),
+        Query(f"({WHY_UNKNOWN}) and {SAME_TARGET} topk({ROWS}, {SCOPE.unknown})", format="table"),
+        Query(f"({READ_AGO}) and {SAME_TARGET} topk({ROWS}, {SCOPE.unknown})", format="table"),
+    ),
+    width=12,
+    height=9,
     unit="dtdurations",
-    no_value="all targets can be read",
+    no_value="every target is known, or no exporter is there",
     links=(runbook("LockScanFailing"),),
-    overrides=(named("Value #B", "last read"),),
-    transformations=columns("target", "host", "reason", "Value #B", hidden=("Value #A",)),
-    sort_by="last read",
+    overrides=(
+        column("target", links=[locks.TO_TARGET]),
+        column("reason", mappings=list(words(empty="cannot tell"))),
+        column("Value #C", "read ago"),
+    ),
+    transformations=merged(
+        "cluster",
+        "target",
+        "host",
+        "reason",
+        "Value #C",
+        hidden=(*locks.NEVER_SHOWN, "Value #A", "Value #B"),
+    ),
+    sort_by=("read ago",),
 )
 
 BOARD = Board(
     uid="lock-exporter-overview",
     title="Locks / Overview",
-    description="What is locked, by whom and since when, is it alive, and what is blocked by it.",
+    description="Is anything blocked now, by whom, since when, and what is to be done?",
     variables=(
-        Variable("job", "Job", "label_values(lock_exporter_build_info, job)"),
-        Variable(
-            "instance", "Instance", 'label_values(lock_exporter_build_info{job=~"$job"}, instance)'
-        ),
-        Variable("source", "Source", 'label_values(lock_target_info{job=~"$job"}, source)'),
-        Variable(
-            "target",
-            "Target",
-            f'label_values(lock_target_info{{{EXPORTER}, source=~"$source"}}, target)',
-        ),
+        *locks.FLEET_VARIABLES,
+        *locks.SOURCE_VARIABLES,
+        Variable("target", f"lock_target_info{{{EXPORTER}, {locks.SOURCE}}}"),
     ),
-    annotations=(
-        Annotation(
-            "Alerts",
-            'ALERTS{alertname=~"Lock.*", alertstate="firing", job=~"$job"}',
-            "red",
-            "{{alertname}}",
-            "{{target}} {{host}}",
-        ),
-        Annotation(
-            "Exporter restarts",
-            f"changes(process_start_time_seconds{{{EXPORTER}}}[$__rate_interval]) > 0",
-            "blue",
-            "Exporter restarted",
-            "{{instance}}",
-        ),
-        Annotation(
-            "Configuration reloads",
-            f"changes(lock_exporter_config_last_reload_success_timestamp_seconds{{{EXPORTER}}}"
-            "[$__rate_interval]) > 0",
-            "purple",
-            "Configuration reloaded",
-            "{{instance}}",
-        ),
-    ),
+    annotations=(*locks.lock_annotations(SCOPE), locks.EXPORTER_ANNOTATIONS[0]),
+    links=(locks.RUNBOOKS_ON_TOP,),
     content=(
-        Row("Now"),
+        Row("Is anything blocked now, by whom, and what is to be done?"),
         *STATS,
         HOLDS,
         Row("Over time"),
-        TIMELINE,
-        REFRESHES,
-        FILES,
-        Row("Long view and blind spots"),
-        MOST_LOCKED,
+        locks.timeline(SCOPE, height=10),
+        locks.refreshes(SCOPE),
+        locks.files(SCOPE),
+        Row("Alerts, long view and blind spots"),
+        ALERTS,
         UNREAD,
+        MOST_LOCKED,
+        locks.scans_failing(SCOPE),
     ),
 )

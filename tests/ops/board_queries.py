@@ -10,25 +10,57 @@ import checkout
 # What Grafana fills in by itself.
 BUILT_IN = {"__rate_interval": "5m", "__interval": "1m", "__range": "6h"}
 
+# Means a variable's own value for All.
+ALL = "$__all"
+
 
 @dataclass(frozen=True)
 class BoardQuery:
     """One query and where it stands. `panel` is None for annotations and variables."""
 
     board: str
-    where: str
+    place: str
+    ref: str
     expr: str
     panel: dict | None
+    # query, query_range or values (of a label)
+    kind: str
     legend: str = ""
+    # The label whose values a variable lists.
+    label: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.board}: {self.place} {self.ref}".rstrip()
 
     def filled(self, **values: str) -> str:
         return fill(self.expr, values)
 
 
 def fill(text: str, values: dict[str, str]) -> str:
-    """Replaces `$name` and `${name}`; a variable that nobody set means all (`.+`)."""
-    known = BUILT_IN | values
+    """Replaces `$name` and `${name}`; a variable that nobody set means all."""
+    known = {"cluster": ".*", "host": ".*", "backend": ".*"} | BUILT_IN | values
     return re.sub(r"\$\{?(\w+)\}?", lambda found: known.get(found.group(1), ".+"), text)
+
+
+def chosen(*names: str, quotes: bool = True) -> str:
+    """Values chosen in a variable, as Grafana's Prometheus data source writes them into a query.
+
+    It escapes for a regular expression within a quoted string. `quotes` is its feature toggle
+    `prometheusSpecialCharsInLabelValues`; without it a double quote ends the string.
+    (`@grafana/prometheus`: `src/escaping.ts: prometheusSpecialRegexEscape`.)
+    """
+    special = r"[$^*{}\[\]'+?.()|]" if quotes else r"[$^*{}\[\]+?.()|]"
+
+    def escaped(name: str) -> str:
+        name = name.replace("\\", "\\" * 4)
+        if quotes:
+            name = name.replace('"', '\\\\\\"')
+        return re.sub(special, lambda found: "\\\\" + found.group(0), name)
+
+    if len(names) == 1:
+        return escaped(names[0])
+    return "(" + "|".join(escaped(name) for name in names) + ")"
 
 
 def boards() -> dict[str, dict]:
@@ -46,9 +78,9 @@ def panels(board: dict) -> Iterator[dict]:
             yield panel
 
 
-def variable_query(text: str) -> str:
-    """The selector inside of `label_values(selector, label)`."""
-    return re.fullmatch(r"label_values\((.+), *\w+\)", text).group(1)
+def variable_query(text: str) -> tuple[str, str]:
+    """The selector and the label of `label_values(selector, label)`."""
+    return re.fullmatch(r"label_values\((.+), *(\w+)\)", text).groups()
 
 
 def queries(board: dict) -> Iterator[BoardQuery]:
@@ -57,20 +89,22 @@ def queries(board: dict) -> Iterator[BoardQuery]:
         for target in panel["targets"]:
             yield BoardQuery(
                 title,
-                f"{panel['title']} {target['refId']}",
+                panel["title"],
+                target["refId"],
                 target["expr"],
                 panel,
-                target["legendFormat"],
+                "query" if target["instant"] else "query_range",
+                legend=target["legendFormat"],
             )
     for annotation in board["annotations"]["list"]:
         legend = annotation["titleFormat"] + annotation["textFormat"]
-        yield BoardQuery(
-            title, f"annotation {annotation['name']}", annotation["expr"], None, legend
-        )
+        place = f"annotation {annotation['name']}"
+        yield BoardQuery(title, place, "", annotation["expr"], None, "query_range", legend=legend)
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
-            expr = variable_query(variable["query"]["query"])
-            yield BoardQuery(title, f"variable {variable['name']}", expr, None)
+            expr, label = variable_query(variable["query"]["query"])
+            place = f"variable {variable['name']}"
+            yield BoardQuery(title, place, "", expr, None, "values", label=label)
 
 
 def all_queries() -> list[BoardQuery]:
