@@ -1,4 +1,4 @@
-"""Locks / Exporter: are we watching, do scans keep up, what do backends cost, is the process well?"""
+"""Locks / Exporter: are we watching, do scans keep up, what do they cost, is the process well?"""
 
 from boards import locks
 from boards.grafana import (

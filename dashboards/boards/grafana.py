@@ -357,7 +357,7 @@ class Variable:
             "hide": 0,
             "includeAll": everything,
             "label": self.name.title(),
-            # Also where one is meant: Grafana escapes a name for `=~` only if several may be chosen.
+            # Also where one is meant: Grafana escapes a name for `=~` only where many may be chosen.
             "multi": True,
             "name": self.name,
             "options": [],

@@ -59,7 +59,7 @@ ROWS, LINES = 100, 15
 TIMELINES = 30
 
 MODES = ("shared", "exclusive")
-# What a new lock would meet. Unknown is the lowest: of a pair of exporters, one that knows is enough.
+# What a new lock would meet. Unknown is the lowest: of two exporters, one that knows is enough.
 STATES = (
     (0, "unknown", GREY),
     (1, "free", "green"),
@@ -217,7 +217,7 @@ class Scope:
         return self.within(f"({failing}) or ({unknown})", SAME_TARGET)
 
 
-# ---- variables ------------------------------------------------------------------------------------
+# ---- variables -----------------------------------------------------------------------------------
 
 FLEET_VARIABLES = (
     Variable("cluster", "lock_exporter_build_info", ".*"),
@@ -232,7 +232,7 @@ SOURCE_VARIABLES = (
 SOURCE = 'source=~"$source", backend=~"$backend"'
 
 
-# ---- links ----------------------------------------------------------------------------------------
+# ---- links ---------------------------------------------------------------------------------------
 
 # Percent-encoded: whoever may create folders in a backend chooses the names of found targets.
 NAMED = "${__data.fields.target:percentencode}"
@@ -260,7 +260,7 @@ RUNBOOKS_ON_TOP = {
 TO_EXPORTER_PAGE = link("The exporter's own page", "http://${__data.fields.instance}/")
 
 
-# ---- panels ---------------------------------------------------------------------------------------
+# ---- panels --------------------------------------------------------------------------------------
 
 ALARM = (Step(None, GREY), Step(0, "green"), Step(1, "red"))
 CAUTION = (Step(None, GREY), Step(0, "green"), Step(1, "orange"))
@@ -449,7 +449,7 @@ def files(scope: Scope) -> Panel:
     )
 
 
-# ---- annotations ----------------------------------------------------------------------------------
+# ---- annotations ---------------------------------------------------------------------------------
 
 
 def lock_annotations(scope: Scope, alerts: str = "") -> tuple[Annotation, ...]:

@@ -170,7 +170,9 @@ WATCHED_BY = Table(
         column(
             "sealed",
             "key",
-            mappings=list(words(("true", "none: holders unknown", GREY), ("false", "yes", "green"))),
+            mappings=list(
+                words(("true", "none: holders unknown", GREY), ("false", "yes", "green"))
+            ),
         ),
         column("reason", "last scan failed", mappings=list(words(empty="no"))),
         column(
@@ -318,7 +320,10 @@ BOARD = Board(
         # Only targets of one machine have a host.
         Variable("host", f'lock_target_info{{{EXPORTER}, target=~"$target"}}', ".*"),
     ),
-    annotations=(*locks.lock_annotations(SCOPE, ', target=~"$target"'), locks.EXPORTER_ANNOTATIONS[0]),
+    annotations=(
+        *locks.lock_annotations(SCOPE, ', target=~"$target"'),
+        locks.EXPORTER_ANNOTATIONS[0],
+    ),
     links=(locks.TO_OVERVIEW, locks.RUNBOOKS_ON_TOP),
     content=(
         Row("Is it blocked now, by whom, and what is to be done?"),

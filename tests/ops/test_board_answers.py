@@ -24,7 +24,7 @@ import scenes
 import servers
 from board_queries import BoardQuery
 
-# What Grafana would fill in for a range of half a minute on a Prometheus that scrapes every two seconds.
+# What Grafana fills in for half a minute of a Prometheus that scrapes every two seconds.
 RANGE_SECONDS = 30
 SHORT = {"__range": f"{RANGE_SECONDS}s", "__interval": "1s", "__rate_interval": "8s"}
 
@@ -267,7 +267,8 @@ class Answers(unittest.TestCase):
         labels: dict[tuple[str, str], set[str]] = {}
 
         def unseen(query: BoardQuery) -> set[str]:
-            return board_queries.labels_shown(query) - labels.get((query.board, query.place), set())
+            seen = labels.get((query.board, query.place), set())
+            return board_queries.labels_shown(query) - seen
 
         def missing() -> list[BoardQuery]:
             return [query for query in queries if not answered[query.where] or unseen(query)]
