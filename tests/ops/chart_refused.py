@@ -80,6 +80,23 @@ class Refused(unittest.TestCase):
                 "exactly one of minAvailable",
             ),
             (
+                {"podDisruptionBudget": {"enabled": True, "minAvailable": 1}},
+                "is 1 of 1 pods: no node could be drained",
+            ),
+            (
+                {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "0%"}},
+                "no node could be drained",
+            ),
+            ({"collectors": {"process": True}}, "collectors.process needs kind: DaemonSet"),
+            (
+                {
+                    "kind": "DaemonSet",
+                    "daemonSet": {"hostProc": ""},
+                    "collectors": {"process": True},
+                },
+                "collectors.process needs kind: DaemonSet with daemonSet.hostProc",
+            ),
+            (
                 {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}},
                 "no backend can be reached",
             ),

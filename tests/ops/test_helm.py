@@ -440,7 +440,10 @@ class Monitoring(unittest.TestCase):
             (values("monitoring"), "A ServiceMonitor was made"),
             (values("pod-monitor"), "A PodMonitor was made"),
             (values("tls"), "curl -sk https://127.0.0.1:10130/metrics"),
-            (values("daemonset") | {"kind": "Deployment"}, "lock files of nodes are seen by"),
+            (
+                values("daemonset") | {"kind": "Deployment", "collectors": {}},
+                "lock files of nodes are seen by",
+            ),
             (values("minimal") | {"kind": "DaemonSet"}, "each node scans the repositories"),
             (values("ssh") | {"ssh": {}}, "ssh refuses a server whose key it does not know"),
         ):

@@ -78,6 +78,11 @@
 {{- if or .Values.ssh.config .Values.ssh.knownHosts .Values.ssh.existingSecret }}true{{ end }}
 {{- end }}
 
+{{- /* Whether the processes of the node are seen, and not only those of the pod. */}}
+{{- define "lock-exporter.seesNode" -}}
+{{- if and (eq .Values.kind "DaemonSet") (or .Values.daemonSet.hostProc .Values.daemonSet.hostPID) }}true{{ end }}
+{{- end }}
+
 {{- /* Changes whenever a file does that this chart makes and the exporter reads at its start. */}}
 {{- define "lock-exporter.checksum" -}}
 {{- $files := list }}

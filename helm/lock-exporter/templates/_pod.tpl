@@ -103,7 +103,8 @@ spec:
 - --path.rootfs=/host/root
 {{- end }}
 {{- end }}
-{{- if not $values.collectors.evidence }}
+{{- /* In a pod's own /proc, every process of a host would look gone. */}}
+{{- if not (and $values.collectors.evidence (include "lock-exporter.seesNode" .)) }}
 - --no-collector.evidence
 {{- end }}
 {{- if $values.collectors.process }}

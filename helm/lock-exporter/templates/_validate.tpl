@@ -63,6 +63,16 @@ told at once, each with the keys that it is about and what would be right.
 {{- if and .enabled (eq $min $max) }}
 {{- $p = append $p "podDisruptionBudget needs exactly one of minAvailable and maxUnavailable" }}
 {{- end }}
+{{- $pods := ternary $v.sharding.shards $v.replicas $v.sharding.enabled | int }}
+{{- if and .enabled $min (not (kindIs "string" .minAvailable)) (ge (int .minAvailable) $pods) }}
+{{- $p = append $p (printf "podDisruptionBudget.minAvailable is %v of %d pods: no node could be drained" .minAvailable $pods) }}
+{{- end }}
+{{- if and .enabled (has (toString .maxUnavailable) (list "0" "0%")) }}
+{{- $p = append $p "podDisruptionBudget.maxUnavailable is 0: no node could be drained" }}
+{{- end }}
+{{- end }}
+{{- if and $v.collectors.process (not (include "lock-exporter.seesNode" .)) }}
+{{- $p = append $p "collectors.process needs kind: DaemonSet with daemonSet.hostProc: a pod's own /proc shows no process of a host" }}
 {{- end }}
 {{- with $v.networkPolicy }}
 {{- if and .enabled .egress.enabled (not (or .egress.to .egress.ports .extraEgress)) }}
