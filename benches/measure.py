@@ -250,10 +250,14 @@ def buckets(folder: Path, program: str) -> list[Row]:
         stderr=subprocess.DEVNULL,
     ) as server:
         try:
-            servers.wait_for("the S3 server", lambda: not socket.create_connection(("127.0.0.1", port)).close())
+            servers.wait_for(
+                "the S3 server",
+                lambda: not socket.create_connection(("127.0.0.1", port)).close(),
+            )
             names = sorted(path.name for path in places.iterdir())
             watched = {name: f"s3:http://127.0.0.1:{port}/bucket/{name}" for name in names}
-            one, _ = watch_buckets(folder / "one", dict(list(watched.items())[:1]), environment, port)
+            first = dict(list(watched.items())[:1])
+            one, _ = watch_buckets(folder / "one", first, environment, port)
             all_, connections = watch_buckets(folder / "all", watched, environment, port)
         finally:
             server.terminate()
@@ -286,7 +290,8 @@ def watch_buckets(
             def all_seen(rounds: int = rounds) -> bool:
                 query = "name[]=lock_scans_total&name[]=lock_scan_failures_total"
                 page = servers.get(f"{running.url}/metrics?{query}").decode()
-                assert sum(map(int, re.findall(r"^lock_scan_failures_total\{.*\} (\d+)$", page, re.M))) == 0
+                failures = re.findall(r"^lock_scan_failures_total\{.*\} (\d+)$", page, re.M)
+                assert sum(map(int, failures)) == 0
                 scans = re.findall(r"^lock_scans_total\{.*\} (\d+)$", page, re.M)
                 return len(scans) == len(watched) and min(map(int, scans)) >= rounds
 
