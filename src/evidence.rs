@@ -176,7 +176,7 @@ pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Fi
         return search::of_search(target, now, hold);
     }
     let mut all = Vec::new();
-    all.extend(not_seen(target, now, hold));
+    all.extend(not_seen(target, now, hold, "scanned"));
     if let Some(seen) = target.seen_at(now, hold) {
         let view = Evidence::new(target, seen);
         all.extend(seen.holds.iter().flat_map(|hold| view.of_hold(hold)));
@@ -192,23 +192,24 @@ pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Severity {
     findings.into_iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
 }
 
-fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration) -> Option<Finding> {
+/// Why there is nothing new to tell; `done` is what was to be done with the target.
+fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration, done: &str) -> Option<Finding> {
     let evidence = match &target.phase {
-        Phase::Pending => "not scanned yet".to_string(),
+        Phase::Pending => format!("not {done} yet"),
         Phase::Failing { error, since, .. } => {
             let class = error.class.as_str();
             match now.duration_since(*since) {
                 // A single look has no history to tell.
                 failing if failing < SignedDuration::from_secs(1) => {
-                    format!("cannot be scanned ({class}): {error}")
+                    format!("cannot be {done} ({class}): {error}")
                 }
                 failing => {
-                    format!("cannot be scanned for {} ({class}): {error}", in_words(failing))
+                    format!("cannot be {done} for {} ({class}): {error}", in_words(failing))
                 }
             }
         }
         Phase::Seen(seen) if target.seen_at(now, hold).is_none() => {
-            format!("last scanned {}", ago(now.duration_since(seen.at)))
+            format!("last {done} {}", ago(now.duration_since(seen.at)))
         }
         Phase::Seen(_) => return None,
     };

@@ -37,7 +37,10 @@ pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
     let (config, wanted) = targets(cli, &check.targets).await?;
     let context = app::context(app::machine(cli));
     let (done, finished) = mpsc::unbounded_channel();
-    let progress = tokio::spawn(progress(config.targets.len(), finished));
+    // How much a search finds is known when it is done.
+    let searches = config.targets.iter().any(|spec| spec.search().is_some());
+    let total = (!searches).then_some(config.targets.len());
+    let progress = tokio::spawn(progress(total, finished));
     let status = look_once(&config, &context, |spec| wanted.allows(spec), done).await;
     if let Some(missing) = wanted.missing(&status) {
         return Err(Failure::Usage(anyhow!(
@@ -173,7 +176,7 @@ fn colour() -> bool {
 }
 
 /// Says on a terminal how far a slow round is.
-async fn progress(total: usize, mut finished: mpsc::UnboundedReceiver<Arc<TargetSpec>>) {
+async fn progress(total: Option<usize>, mut finished: mpsc::UnboundedReceiver<Arc<TargetSpec>>) {
     if !std::io::stderr().is_terminal() {
         return;
     }
@@ -186,7 +189,8 @@ async fn progress(total: usize, mut finished: mpsc::UnboundedReceiver<Arc<Target
                 None => return,
             },
             _ = ticks.tick() => {
-                let _ = writeln!(std::io::stderr(), "{done} of {total} targets looked at …");
+                let of = total.map_or(String::new(), |total| format!(" of {total}"));
+                let _ = writeln!(std::io::stderr(), "{done}{of} targets looked at …");
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::target::Watched;
 
 /// Everything that is to be said about a search.
 pub(super) fn of_search(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = not_seen(target, now, hold).into_iter().collect();
+    let mut findings: Vec<Finding> = not_seen(target, now, hold, "searched").into_iter().collect();
     if let Some(failed) = findings.first_mut().filter(|_| target.error().is_some()) {
         failed.note = Some("what was found before is watched on".to_string());
     }
@@ -27,7 +27,7 @@ pub(super) fn of_search(target: &TargetStatus, now: Timestamp, hold: Duration) -
     if seen.ignored.count > 0 {
         let examples: Vec<_> = seen.ignored.examples.iter().map(|name| plain(name)).collect();
         text.push_str(&format!(
-            "; passed over {} folders whose names cannot be part of a location: {}",
+            "; passed over what has names that cannot be part of a location ({}): {}",
             seen.ignored.count,
             examples.join(", ")
         ));

@@ -76,6 +76,7 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         }
         if let Some(seen) = row.target.seen()
             && seen.ignored.count > 0
+            && row.target.spec.search().is_none()
         {
             let examples = seen.ignored.examples.join(", ");
             let count = seen.ignored.count;

@@ -153,3 +153,56 @@ proptest! {
         look(&mut next, 2 * MIN, vec![lock(3, 0, 0, 2 * MIN, true), lock(1, 0, 99, MIN, true)]);
     }
 }
+
+fn search() -> TargetSpec {
+    let mut search = spec("fleet", "/srv");
+    let SourceSpec::Restic(each) = search.source else { panic!("is a repository") };
+    let (exclude, include) = (Vec::new(), Vec::new());
+    let sought = Sought::Repositories(Repositories { each, depth: 1, exclude, include });
+    search.source = SourceSpec::Search(SearchSpec { sought, max: 9, is_shown: false });
+    search
+}
+
+/// Its first search may fail for as long as its backend is away.
+#[test]
+fn what_a_search_has_yet_to_find_again_is_remembered_over_several_restarts() {
+    let apply = |tracker: &mut Tracker, spec: &TargetSpec, now: i64, look: Look| {
+        tracker.apply(Scan {
+            spec: Arc::new(spec.clone()),
+            started_at: at(now - 1),
+            ended_at: at(now),
+            boot: Duration::from_secs(1_000_000 + now.unsigned_abs()),
+            took: Duration::ZERO,
+            outcome: Ok(look),
+        });
+    };
+    let only_search = || TargetSet::new([search()]);
+    let restarted = |tracker: &Tracker| {
+        let mut next = fresh();
+        next.restore(tracker.save());
+        next.retarget(&only_search());
+        next
+    };
+    let names = |tracker: &Tracker| tracker.save().targets.into_keys().collect::<Vec<_>>();
+    let found = |name: &str| search().find(&TargetName::new(name).unwrap(), name[6..].as_ref());
+    let (a, b) = (found("fleet/a").unwrap(), found("fleet/b").unwrap());
+    let all = || TargetSet::new([search(), a.clone(), b.clone(), spec("fleeting", "/srv/x")]);
+
+    let mut tracker = fresh();
+    tracker.retarget(&all());
+    for target in [&a, &b] {
+        let entries = vec![lock(1, 1, 0, 0, true)];
+        apply(&mut tracker, target, 0, Look { entries, ..Look::default() });
+    }
+    let mut twice = restarted(&restarted(&tracker));
+    // What no search will find again is not kept.
+    assert_eq!(names(&twice), ["fleet/a", "fleet/b"]);
+    twice.retarget(&TargetSet::new([search(), a.clone()]));
+    apply(&mut twice, &search(), MIN, Look::default());
+    assert_eq!(names(&twice), ["fleet/a"], "the search ended without the other");
+    let entries = vec![lock(1, 1, MIN, MIN, true)];
+    apply(&mut twice, &a, MIN, Look { entries, ..Look::default() });
+    let status = twice.status();
+    assert_eq!(status.targets[&a.name].seen().unwrap().entries[0].first_seen, at(0));
+    assert_eq!(status.targets.len(), 1, "a search that another shard shows is not shown");
+}

@@ -45,6 +45,31 @@ pub fn spec(name: &str, location: &str) -> TargetSpec {
     )
 }
 
+/// A search for repositories.
+pub fn search(name: &str, place: &str) -> TargetSpec {
+    let mut spec = spec(name, place);
+    let SourceSpec::Restic(each) = spec.source else { panic!("is a repository") };
+    let (exclude, include) = (Vec::new(), Vec::new());
+    let sought = Sought::Repositories(Repositories { each, depth: 1, exclude, include });
+    spec.source = SourceSpec::Search(SearchSpec { sought, max: 10, is_shown: true });
+    spec
+}
+
+/// What such a search finds at a path.
+fn found(name: &str, path: &str) -> TargetSpec {
+    let search = search("fleet", "s3:https://s3.example.com/backups");
+    search.find(&TargetName::new(name).unwrap(), path.as_ref()).unwrap()
+}
+
+/// The end of a search that found so many.
+fn searched(found: usize) -> Look {
+    let mut ignored = Ignored::default();
+    ignored.add("br\u{FFFD}ken");
+    let details = BTreeMap::from([("found", found.to_string().into())]);
+    let facts = Facts { unknown: Some(UnknownWhy::Search), details, ..Facts::default() };
+    Look { facts, ignored, ..Look::default() }
+}
+
 /// A lock file of this machine.
 pub fn lock_file(name: &str, path: &str, role: Role, format: FileFormat) -> TargetSpec {
     let limit = match role {
@@ -340,6 +365,22 @@ pub fn all() -> Vec<(&'static str, Status)> {
                     lock_file("remote", "/mnt/nfs/job.lock", Role::Job, FileFormat::Kernel),
                     vec![(0, Ok(unknown(UnknownWhy::RemoteFs)))],
                 ),
+            ]),
+        ),
+        (
+            "searches",
+            status(vec![
+                (search("fleet", "s3:https://s3.example.com/backups"), vec![(0, Ok(searched(2)))]),
+                (found("fleet/db01", "db01"), vec![(0, Ok(look(vec![])))]),
+                (
+                    found("fleet/web?1~0a1b2c3d", "web\n1"),
+                    vec![(0, Ok(look(vec![lock(1, Exclusive, "web1", "root", 1, ago(47))])))],
+                ),
+                (
+                    search("disk", "/mnt/backup"),
+                    vec![(10, Ok(searched(1))), (0, failed(ErrorClass::NotFound))],
+                ),
+                (search("new", "/srv/restic"), vec![]),
             ]),
         ),
         ("many", status(vec![(local(), vec![(0, Ok(look(many())))])])),

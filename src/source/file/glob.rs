@@ -108,3 +108,50 @@ fn too_many(folder: &Path, cause: &str) -> ScanError {
     let advice = "Raise max, or use a pattern that means fewer.";
     ScanError::new(ErrorClass::Incomplete, &doing, cause, advice)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn look(root: &Path, pattern: &str, max: usize) -> Result<Vec<String>, ErrorClass> {
+        let glob = Glob::new(pattern).unwrap();
+        let found = matched(&Root(Some(root.to_owned())), &glob, max).map_err(|e| e.class)?;
+        assert!(found.closed.is_empty(), "{found:?}");
+        Ok(found.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect())
+    }
+
+    #[test]
+    fn files_match_inside_the_root_that_is_given_and_no_link_leads_out() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for folder in ["run/lock/a", "run/lock/b", "var"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in ["run/lock/x.lock", "run/lock/.y.lock", "run/lock/a/job", "run/lock/z.pid"] {
+            fs::write(at(file), "").unwrap();
+        }
+        fs::write(at("run/lock").join(OsStr::from_bytes(b"\xff.lock")), "").unwrap();
+        // Absolute links of the watched machine stay in it; one in a circle ends with the pattern.
+        symlink("/run/lock", at("var/lock")).unwrap();
+        symlink("/run/lock", at("run/lock/loop")).unwrap();
+        symlink("/nowhere", at("run/lock/dangling.lock")).unwrap();
+        for (pattern, want) in [
+            ("/run/lock/*.lock", &["/run/lock/dangling.lock", "/run/lock/x.lock"][..]),
+            ("/var/lock/[xyz].*", &["/var/lock/x.lock", "/var/lock/z.pid"]),
+            ("/run/lock/.*.lock", &["/run/lock/.y.lock"]),
+            ("/run/lock/*/job", &["/run/lock/a/job"]),
+            ("/run/lock/*/*/*/*/job", &["/run/lock/loop/loop/loop/a/job"]),
+            ("/nowhere/*/job", &[]),
+            ("/run/lock/x.lock/*", &[]),
+        ] {
+            let mut found = look(root.path(), pattern, 9).unwrap();
+            found.retain(|path| !path.contains('\u{FFFD}'));
+            assert_eq!(found, want, "{pattern}");
+        }
+        assert_eq!(look(root.path(), "/run/lock/*.lock", 9).unwrap().len(), 3, "whatever bytes");
+        assert_eq!(look(root.path(), "/run/lock/*.lock", 2), Err(ErrorClass::Incomplete));
+    }
+}
