@@ -15,7 +15,7 @@ use crate::cli::{Cli, ScanFlags, ShardFlags, Watch};
 use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
 use crate::label::{self, LabelRules};
 use crate::location::Location;
-use crate::secret::{self, EnvSpec, PasswordSpec};
+use crate::secret::{self, EnvSpec, Environment, PasswordSpec};
 use crate::shard::Shard;
 use crate::target::{ResticSpec, SearchSpec, Sought, SourceSpec, TargetName, names_each};
 
@@ -163,7 +163,11 @@ fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<C
     if text.len() as u64 > CONFIG_BYTES_MAX {
         bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
     }
-    config::parse(&text, overrides, host).map_err(|ConfigError(problems)| {
+    let look = |spec: &EnvSpec| {
+        let found = Environment::load_own(spec).and_then(|it| it.text(config::REPOSITORY_VARIABLE));
+        found.map(|text| text.map(|text| text.to_string())).map_err(|error| error.to_string())
+    };
+    config::parse_with(&text, overrides, host, &look).map_err(|ConfigError(problems)| {
         let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
         anyhow!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
     })

@@ -7,6 +7,7 @@ mod file;
 mod reader;
 mod restic;
 mod search;
+mod supplied;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ use std::time::Duration;
 use crate::label::LabelRules;
 use crate::shard::Shard;
 use crate::target::{PerMode, SourceSpec, TargetName, TargetSpec, Watched};
+
+pub use supplied::{Look, VARIABLE as REPOSITORY_VARIABLE};
 
 use reader::{Defaults, Reader};
 use tree::Value;
@@ -210,8 +213,22 @@ pub fn contradiction(scan: &ScanSettings, interval: Duration, timeout: Duration)
 /// # Errors
 /// [`ConfigError`] with everything that is wrong.
 pub fn parse(text: &str, overrides: &Overrides, host: &str) -> Result<Config, ConfigError> {
-    let root = tree::parse(text).map_err(|problem| ConfigError(vec![problem]))?;
+    parse_with(text, overrides, host, &|_| Ok(None))
+}
+
+/// As [`parse`]; a target without `repository` has the one that `look` finds in its variables.
+///
+/// # Errors
+/// [`ConfigError`] with everything that is wrong.
+pub fn parse_with(
+    text: &str,
+    overrides: &Overrides,
+    host: &str,
+    look: Look<'_>,
+) -> Result<Config, ConfigError> {
+    let mut root = tree::parse(text).map_err(|problem| ConfigError(vec![problem]))?;
     let mut reader = Reader::default();
+    reader.problems.extend(supplied::supply(&mut root, look));
     let mut config = Config {
         scan: ScanSettings::default(),
         labels: LabelRules::default(),

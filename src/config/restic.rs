@@ -76,7 +76,8 @@ impl Reader {
                 return None;
             }
             (None, None) => {
-                let message = "needs repository: a restic repository string; or discover: where \
+                let message = "needs repository: a restic repository string, here or as \
+                               RESTIC_REPOSITORY in env, env_file or env_dir; or discover: where \
                                to search for repositories";
                 self.problem(node, path, message);
                 return None;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::label::HolderLabel;
-use crate::secret::PasswordSpec;
+use crate::secret::{EnvSpec, PasswordSpec};
 use crate::target::SourceSpec;
 use crate::target::{FileFormat, Role, Sought};
 
@@ -293,4 +293,37 @@ fn a_configured_name_leaves_room_for_what_is_found_below_it() {
     };
     assert!(read(&named(128)).is_ok());
     assert!(problems(&named(129))[0].contains("at most 128 bytes"));
+}
+
+#[test]
+fn a_repository_may_stand_in_the_variables_of_its_target() {
+    let text = "
+targets:
+  - {name: a, restic: {env_dir: /secrets/a, env_file: /etc/a.env}}
+  - {name: b, restic: {env: {RESTIC_REPOSITORY: /srv/b}}}
+  - {name: c, restic: {env_dir: /secrets/c, repository: /srv/c}}
+";
+    let look = |spec: &EnvSpec| match (&spec.env_dir, spec.env.get(REPOSITORY_VARIABLE)) {
+        (Some(dir), None) => Ok(Some(format!("/srv{}", dir.display()))),
+        (None, Some(own)) => Ok(Some(String::from_utf8(own.expose().to_vec()).unwrap())),
+        other => panic!("asked for {other:?}"),
+    };
+    let config = parse_with(text, &Overrides::default(), "h", &look).unwrap();
+    let places = config.targets.iter().map(|target| match &target.source {
+        SourceSpec::Restic(restic) => restic.repository.to_string(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(places.collect::<Vec<_>>(), ["/srv/secrets/a", "/srv/b", "/srv/c"]);
+}
+
+#[test]
+fn variables_that_cannot_be_read_are_a_problem_of_their_target() {
+    let text = "targets: [{name: a, restic: {env_dir: /secrets/a}}]";
+    let look = |_: &EnvSpec| Err("cannot read it".to_owned());
+    let ConfigError(problems) = parse_with(text, &Overrides::default(), "h", &look).unwrap_err();
+    let said: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert!(said[0].contains("targets[0].restic.repository: cannot read it"), "{said:?}");
+    // One that names none is told what is needed.
+    let ConfigError(problems) = parse(text, &Overrides::default(), "h").unwrap_err();
+    assert!(problems[0].message.contains("RESTIC_REPOSITORY"), "{problems:?}");
 }

@@ -40,6 +40,23 @@ impl Environment {
         Ok(Self { own, inherits: true })
     }
 
+    /// The target's own variables alone, read at once on this thread: for what must be known
+    /// before anything is opened.
+    ///
+    /// # Errors
+    /// As [`Environment::load`].
+    pub fn load_own(spec: &EnvSpec) -> Result<Self, SecretError> {
+        let mut own = BTreeMap::new();
+        if let Some(dir) = &spec.env_dir {
+            own.extend(read_dir(dir)?);
+        }
+        if let Some(path) = &spec.env_file {
+            own.extend(read_file(path)?);
+        }
+        own.extend(spec.env.clone());
+        Ok(Self { own, inherits: false })
+    }
+
     /// Only these variables, and nothing of the process's own: for tests and tools.
     pub fn only(variables: impl IntoIterator<Item = (String, Secret)>) -> Self {
         Self { own: variables.into_iter().collect(), inherits: false }
