@@ -6,7 +6,8 @@
 # Each function returns non-zero when something required is missing.
 
 DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
-  openssh-server openssh-client rclone apache2-utils systemd)
+  openssh-server openssh-client rclone apache2-utils systemd
+  nginx-light curl)
 # What only the long parts need, which make the Debian package and run it.
 PACKAGER_PACKAGES=(debootstrap lintian man-db)
 
