@@ -12,6 +12,9 @@ local kind(name) = {
   prometheusAlerts+:: kind('alert'),
   prometheusRules+:: kind('record'),
   grafanaDashboards+:: {
+    'exporter.json': import '../../dashboards/exporter.json',
+    'file-locks.json': import '../../dashboards/file-locks.json',
     'overview.json': import '../../dashboards/overview.json',
+    'target.json': import '../../dashboards/target.json',
   },
 }
