@@ -1,14 +1,13 @@
 """A copy of the rules that does not wait: for tests that must see an alert fire and resolve.
 
-What the rules say stays as it is; only waiting times are cut, and where asked the freshness limit.
-promtool proves the real times (`alerts/rules_test.yml`).
+It is made by `alerts/render.py`, with parameters that a user has too; only the interval of the
+recording rules is cut besides. promtool proves the real times (`alerts/rules_test.yml`).
 """
 
-import copy
-import re
+import json
+import subprocess
+import sys
 from pathlib import Path
-
-import yaml
 
 import checkout
 
@@ -17,19 +16,27 @@ WAIT = "2s"
 FRESHNESS_SECONDS = 900
 
 
+def render(parameters: dict) -> str:
+    """The rules with these parameters."""
+    done = subprocess.run(
+        [sys.executable, checkout.ALERTS / "render.py", "/dev/stdin"],
+        input=json.dumps(parameters),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def write(file: Path, freshness_seconds: int = FRESHNESS_SECONDS) -> None:
-    groups = copy.deepcopy(checkout.rule_groups())
-    replaced = 0
-    for group in groups:
-        group["interval"] = "1s"
-        for rule in group["rules"]:
-            if "alert" in rule:
-                rule["for"] = WAIT
-                if "keep_firing_for" in rule:
-                    rule["keep_firing_for"] = WAIT
-            rule["expr"], count = re.subn(
-                rf"([<>]) {FRESHNESS_SECONDS}\b", rf"\1 {freshness_seconds}", rule["expr"]
-            )
-            replaced += count
-    assert replaced, f"no rule has the threshold {FRESHNESS_SECONDS} any more"
-    file.write_text(yaml.safe_dump({"groups": groups}, sort_keys=False))
+    alerts = checkout.rules("alert")
+    kept = [name for name, rule in alerts.items() if "keep_firing_for" in rule]
+    text = render(
+        {
+            "freshnessSeconds": freshness_seconds,
+            "forOverrides": dict.fromkeys(alerts, WAIT),
+            "keepFiringForOverrides": dict.fromkeys(kept, WAIT),
+        }
+    )
+    assert text.count("    interval: 1m\n") == 1
+    file.write_text(text.replace("    interval: 1m\n", "    interval: 1s\n"))

@@ -156,13 +156,17 @@ def cheapen(repository: Path, password: str, master: str) -> None:
 
 
 def age_lock(repository: Path, seconds: float) -> dict:
-    """Makes the only lock of a format 1 repository look as it would have, left that long ago."""
+    """Makes the only lock of a repository look as it would have, left that long ago."""
     (old,) = lock_files(repository)
-    key = Key.of(repository)
-    lock = json.loads(key.open(old.read_bytes()))
+    done = run(
+        [restic(), "-q", "-r", str(repository), "cat", "lock", "--no-lock", old.name],
+        RESTIC_PASSWORD=PASSWORD,
+        RESTIC_CACHE_DIR=str(repository.parent / "cache"),
+    )
+    lock = json.loads(done.stdout)
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
     lock["time"] = then.isoformat()
-    new = write_lock(repository, key, lock)
+    new = write_lock(repository, Key.of(repository), lock)
     os.utime(new, (then.timestamp(), then.timestamp()))
     old.unlink()
     return lock

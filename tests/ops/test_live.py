@@ -1,8 +1,8 @@
 """The whole chain on real repositories: exporter, Prometheus with the rules, Alertmanager, webhook.
 
-Locks are left behind by a killed restic, damaged, and out of reach; each must arrive as an alert
-with the right labels, and be resolved once restic has unlocked. Only the waiting times of the rules
-are cut.
+Locks are left behind by killed restics, damaged, and out of reach; a host loses its backup, an
+exporter ends. Each must arrive as an alert with the right labels, and be resolved once a person has
+repaired it. Only the waiting times of the rules are cut, by their own parameters.
 """
 
 import contextlib
@@ -11,9 +11,11 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -23,6 +25,9 @@ import board_queries
 import checkout
 import exporter
 import hurried_rules
+import inbox
+import machines
+import restic_places
 import restic_repo
 import scenes
 import servers
@@ -30,38 +35,11 @@ import servers
 # LockScanFailing speaks after this instead of 15 minutes; a scan takes far less.
 FRESHNESS_SECONDS = 20
 LOCK_AGE_SECONDS = 2400
+# Backups that take turns may block retention for so long; each of them is much shorter.
+TURNS_LIMIT_SECONDS = 30
 JOB = "lock-exporter"
-
-
-class Inbox:
-    """What Alertmanager delivered, as a webhook."""
-
-    def __init__(self):
-        self.lock = threading.Lock()
-        self.alerts: list[dict] = []
-
-    def receive(self, _method: str, _path: str, body: bytes) -> str:
-        with self.lock:
-            self.alerts += json.loads(body)["alerts"]
-        return ""
-
-    def find(self, status: str, alertname: str, target: str) -> dict | None:
-        """The newest delivery about this alert, if it has that status."""
-        with self.lock:
-            about = [
-                alert
-                for alert in self.alerts
-                if alert["labels"]["alertname"] == alertname
-                and alert["labels"].get("target") == target
-            ]
-        return about[-1] if about and about[-1]["status"] == status else None
-
-    def names(self) -> set[tuple[str, str]]:
-        with self.lock:
-            return {
-                (alert["labels"]["alertname"], alert["labels"].get("target", ""))
-                for alert in self.alerts
-            }
+# The exporters of other machines. LockExporterAbsent is about the job of the rules alone.
+FLEET = "fleet"
 
 
 class Flags(unittest.TestCase):
@@ -94,6 +72,38 @@ class Flags(unittest.TestCase):
                 self.assertIn(name, text)
 
 
+class Turns:
+    """Backups that follow one another, so that there is always a shared lock, until it is ended."""
+
+    def __init__(self, restic: restic_places.Restic, place: restic_places.Folder):
+        self.restic = restic
+        self.place = place
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        before: restic_places.Holder | None = None
+        with contextlib.ExitStack() as stack:
+            while not self.over.wait(2):
+                holder = stack.enter_context(
+                    restic_places.holding(self.restic, self.place, "shared")
+                )
+                # Only now the one before may go.
+                if before:
+                    before.finish()
+                before = holder
+            if before:
+                before.finish()
+
+    def __enter__(self) -> "Turns":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
 class Live(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -111,43 +121,53 @@ class Live(unittest.TestCase):
     @classmethod
     def start(cls):
         checkout.exporter()
-        folder = Path(cls.stack.enter_context(tempfile.TemporaryDirectory()))
+        cls.restic = restic_places.Restic(os.environ["RESTIC_018"])
+        folder = cls.folder = Path(cls.stack.enter_context(tempfile.TemporaryDirectory()))
         cls.make_repositories(folder)
-        config = cls.exporter_config(folder)
-        cls.exporter = cls.stack.enter_context(exporter.Exporter(folder, config))
+        cls.begun = time.monotonic()
+        cls.exporter = cls.stack.enter_context(
+            exporter.Exporter(folder, cls.exporter_config(folder))
+        )
         # Before that, a target is rightly "never scanned", which is not what is tested here.
         readable = set(cls.places) - {"nowhere"}
         servers.wait_for("first scans", lambda: cls.exporter.readable_targets() == readable)
-        cls.inbox = Inbox()
+        cls.inbox = inbox.Inbox()
         hook = cls.stack.enter_context(servers.HttpServer(cls.inbox.receive))
         cls.alertmanager = cls.stack.enter_context(
             servers.Alertmanager(folder, cls.alertmanager_config(hook.address))
         )
         hurried_rules.write(folder / "rules.yml", FRESHNESS_SECONDS)
+        cls.scrape(JOB, cls.exporter)
+        cls.scrape(FLEET)
         cls.prometheus = cls.stack.enter_context(
-            servers.Prometheus(
-                folder,
-                {
-                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": [str(folder / "rules.yml")],
-                    "alerting": {
-                        "alertmanagers": [
-                            {
-                                "static_configs": [
-                                    {"targets": [f"127.0.0.1:{cls.alertmanager.port}"]}
-                                ]
-                            }
-                        ]
-                    },
-                    "scrape_configs": [
-                        {
-                            "job_name": JOB,
-                            "static_configs": [{"targets": [f"127.0.0.1:{cls.exporter.port}"]}],
-                        }
-                    ],
-                },
-            )
+            servers.Prometheus(folder, cls.prometheus_config(folder, cls.alertmanager.port))
         )
+
+    @classmethod
+    def scrape(cls, job: str, *exporters: exporter.Exporter) -> None:
+        """Says which exporters a job has now."""
+        groups = [{"targets": [f"127.0.0.1:{each.port}" for each in exporters]}]
+        part = cls.folder / f"{job}.part"
+        part.write_text(json.dumps(groups))
+        part.rename(cls.folder / f"{job}.json")
+
+    @staticmethod
+    def prometheus_config(folder: Path, alertmanager_port: int) -> dict:
+        alertmanagers = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]}]
+        return {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(folder / "rules.yml")],
+            "alerting": {"alertmanagers": alertmanagers},
+            "scrape_configs": [
+                {
+                    "job_name": job,
+                    "file_sd_configs": [
+                        {"files": [str(folder / f"{job}.json")], "refresh_interval": "1s"}
+                    ],
+                }
+                for job in (JOB, FLEET)
+            ],
+        }
 
     @classmethod
     def make_repositories(cls, folder: Path):
@@ -159,20 +179,27 @@ class Live(unittest.TestCase):
         cls.damaged_files = made["broken"]["expected"]["invalid"]
         repositories = folder / "repositories"
         repositories.mkdir()
-        cls.places = {
-            name: repositories / name
-            for name in ("healthy", "abandoned", "damaged", "moved", "nowhere")
-        }
-        for name, fixture in {
+        fixture_of = {
             "healthy": "v2-nolocks",
             "abandoned": "stale-killed-exclusive",
             "damaged": "broken",
             "moved": "v2-nolocks",
             "nowhere": "not-a-repository",
-        }.items():
+        }
+        cls.places = {name: repositories / name for name in (*fixture_of, "left", "turns")}
+        for name, fixture in fixture_of.items():
             shutil.copytree(made[fixture]["path"], cls.places[name], symlinks=True)
         cls.spare = repositories / "spare"
         shutil.copytree(made["v2-nolocks"]["path"], cls.spare)
+        template = restic_places.make_template(cls.restic, folder)
+        cls.orphaned = restic_places.Folder(repositories / "orphaned")
+        for place in (cls.places["left"], cls.places["turns"], cls.orphaned.path):
+            shutil.copytree(template, place)
+        left = restic_places.Folder(cls.places["left"])
+        # Of another host: of this one's the exporter would know at once, and say so instead.
+        with restic_places.holding(cls.restic, left, "shared", "web02") as holder:
+            holder.kill()
+        cls.left_lock = restic_repo.age_lock(cls.places["left"], LOCK_AGE_SECONDS)
         cls.abandoned_lock = restic_repo.age_lock(cls.places["abandoned"], LOCK_AGE_SECONDS)
 
     @classmethod
@@ -180,13 +207,14 @@ class Live(unittest.TestCase):
         password = folder / "password"
         password.write_text(restic_repo.PASSWORD + "\n")
         password.chmod(0o600)
-        return {
-            "scan": {"interval": "1s", "timeout": "30s"},
-            "targets": [
-                {"name": name, "restic": {"repository": str(place), "password_file": str(password)}}
-                for name, place in cls.places.items()
-            ],
-        }
+        targets = [
+            {"name": name, "restic": {"repository": str(place), "password_file": str(password)}}
+            for name, place in cls.places.items()
+        ]
+        for target in targets:
+            if target["name"] == "turns":
+                target["hold_limit"] = {"shared": f"{TURNS_LIMIT_SECONDS}s"}
+        return {"scan": {"interval": "1s", "timeout": "30s"}, "targets": targets}
 
     @classmethod
     def alertmanager_config(cls, hook: str) -> dict:
@@ -208,24 +236,18 @@ class Live(unittest.TestCase):
             "inhibit_rules": example["inhibit_rules"],
         }
 
-    def delivered(self, status: str, alertname: str, target: str) -> dict:
+    def case(self, cause: str, alertname: str, target: str | None) -> inbox.Case:
+        return inbox.Case(self.inbox, cause, alertname, target)
+
+    def paged(self, case: inbox.Case) -> dict:
         try:
-            return servers.wait_for(
-                f"{alertname} of {target} to be {status}",
-                lambda: self.inbox.find(status, alertname, target),
-            )
+            return case.wait_for_page()
         except AssertionError as error:
-            relevant = [line for line in self.exporter.page().splitlines() if f'"{target}"' in line]
-            raise AssertionError(
-                "\n".join(
-                    [
-                        str(error),
-                        f"delivered: {sorted(self.inbox.names())}",
-                        *relevant,
-                        self.exporter.tail(),
-                    ]
-                )
-            ) from None
+            about = f'"{case.target}"'
+            relevant = [line for line in self.exporter.page().splitlines() if about in line]
+            delivered = f"delivered: {sorted(self.inbox.names(), key=str)}"
+            text = "\n".join([str(error), delivered, *relevant, self.exporter.tail()])
+            raise AssertionError(text) from None
 
     def labels(self, alertname: str, target: str, severity: str, **others: str) -> dict:
         # Local repositories of two hosts are told apart by the host that watches them.
@@ -238,35 +260,44 @@ class Live(unittest.TestCase):
             **others,
         }
 
-    def check_firing(self):
-        stuck = self.delivered("firing", "LockStuckExclusive", "abandoned")
+    def check_stuck(self, case: inbox.Case, severity: str, mode: str, lock: dict):
+        stuck = self.paged(case)
+        holder = {"hostname": lock["hostname"], "username": pwd.getpwuid(os.getuid()).pw_name}
         self.assertEqual(
             stuck["labels"],
-            self.labels(
-                "LockStuckExclusive",
-                "abandoned",
-                "critical",
-                mode="exclusive",
-                hostname=self.abandoned_lock["hostname"],
-                username=pwd.getpwuid(os.getuid()).pw_name,
-            ),
+            self.labels(case.alertname, case.target, severity, mode=mode, **holder),
         )
         described = stuck["annotations"]["description"]
-        self.assertIn(f"(pid {self.abandoned_lock['pid']})", described)
+        self.assertIn(f"(pid {lock['pid']})", described)
         self.assertRegex(described, r"refreshed 4[0-5]m \d+s ago")
-        self.assertIn(str(self.places["abandoned"]), described)
+        self.assertIn(str(self.places[case.target]), described)
 
-        damaged = self.delivered("firing", "LockUnreadable", "damaged")
+    def check_firing(self) -> dict[str, inbox.Case]:
+        cases = {
+            "abandoned": self.case("check killed", "LockStuckExclusive", "abandoned"),
+            "left": self.case("backup killed", "LockStuckShared", "left"),
+            "damaged": self.case("lock files damaged", "LockUnreadable", "damaged"),
+            "nowhere": self.case("no repository there", "LockTargetNeverScanned", "nowhere"),
+            "moved": self.case("repository out of reach", "LockScanFailing", "moved").begin(),
+        }
+        for case in cases.values():
+            # What was there before anybody looked began with the first look.
+            case.caused = case.caused or self.begun
+        self.check_stuck(cases["abandoned"], "critical", "exclusive", self.abandoned_lock)
+        self.check_stuck(cases["left"], "warning", "shared", self.left_lock)
+
+        damaged = self.paged(cases["damaged"])
         self.assertEqual(damaged["labels"], self.labels("LockUnreadable", "damaged", "critical"))
         self.assertIn(f"{self.damaged_files} lock file(s)", damaged["annotations"]["description"])
 
-        never = self.delivered("firing", "LockTargetNeverScanned", "nowhere")
+        never = self.paged(cases["nowhere"])
         self.assertEqual(never["labels"]["severity"], "warning")
         self.assertIn("(reason: not_found)", never["annotations"]["description"])
 
-        failing = self.delivered("firing", "LockScanFailing", "moved")
+        failing = self.paged(cases["moved"])
         self.assertEqual(failing["labels"], self.labels("LockScanFailing", "moved", "warning"))
         self.assertRegex(failing["annotations"]["description"], r"\(reason: \w+\)")
+        return cases
 
     def check_dashboards(self):
         """Every query is accepted; the first line of the overview tells what is the case."""
@@ -285,8 +316,8 @@ class Live(unittest.TestCase):
             stats,
             {
                 "How many targets refuse backups?": 2,
-                "How many targets refuse prune and check?": 2,
-                "How many locks are stuck?": 1,
+                "How many targets refuse prune and check?": 4,
+                "How many locks are stuck?": 2,
                 "How many lock files are damaged?": self.damaged_files,
                 "How many targets cannot be read?": 2,
                 "How many exporters are blind?": 0,
@@ -294,26 +325,110 @@ class Live(unittest.TestCase):
         )
 
     def test_alerts_arrive_and_are_resolved(self):
+        self.addCleanup(inbox.print_table, self.inbox)
         moved_to = self.places["moved"].with_name("away")
         self.places["moved"].rename(moved_to)
-        self.check_firing()
-        self.check_dashboards()
+        turns = self.case("backups without a gap", "LockBlockedTooLong", "turns").begin()
+        with Turns(self.restic, restic_places.Folder(self.places["turns"])):
+            cases = self.check_firing()
+            self.check_dashboards()
+            self.check_repairs(cases, moved_to)
+            blocked = self.paged(turns)
+            repaired = time.monotonic()
+        self.assertEqual(
+            blocked["labels"],
+            self.labels("LockBlockedTooLong", "turns", "warning", mode="exclusive"),
+        )
+        turns.wait_for_end(repaired)
+        self.check_owner_gone_elsewhere()
+        self.check_absent()
+        self.assertEqual([name for name in self.inbox.names() if "healthy" in name], [])
+        told = {name for name, target in self.inbox.names() if target == "turns"}
+        self.assertEqual(told, {"LockBlockedTooLong"})
 
-        # A person repairs everything.
+    def check_repairs(self, cases: dict[str, inbox.Case], moved_to: Path):
+        """A person repairs everything."""
         restic_repo.unlock(self.places["abandoned"])
+        self.restic.unlock(restic_places.Folder(self.places["left"]), "unlocker")
         restic_repo.unlock(self.places["damaged"], "--remove-all")
         moved_to.rename(self.places["moved"])
         shutil.rmtree(self.places["nowhere"])
         self.spare.rename(self.places["nowhere"])
-        for alertname, target in (
-            ("LockStuckExclusive", "abandoned"),
-            ("LockUnreadable", "damaged"),
-            ("LockScanFailing", "moved"),
-            ("LockTargetNeverScanned", "nowhere"),
+        repaired = time.monotonic()
+        for name, case in cases.items():
+            with self.subTest(name):
+                case.wait_for_end(repaired)
+
+    def watches(self, machine: machines.Machine, targets: list[dict], **environment: str):
+        folder = self.folder / machine.hostname
+        folder.mkdir(exist_ok=True)
+        config = {"scan": {"interval": "1s", "timeout": "30s"}, "targets": targets}
+        return exporter.Exporter(folder, config, environment, machine.inside)
+
+    def looked_at(self, expr: str) -> None:
+        """Waits until Prometheus has evaluated the rules several times with this as it is."""
+        often = f"count_over_time(({expr})[4s:1s]) >= 4"
+        servers.wait_for(expr, lambda: self.prometheus.query(often))
+
+    def check_owner_gone_elsewhere(self):
+        """A backup of one machine dies; the exporter of another one sees its lock and no more."""
+        place = self.orphaned
+        case = self.case("backup killed on another machine", "LockOwnerGoneElsewhere", "orphaned")
+        repository = {"repository": place.location, "env": place.environment}
+        nothing = {"name": "nothing", "file": {"path": str(self.folder / "nothing")}}
+        show = {"LOCK_EXPORTER_COLLECTOR_PROCESS": "true"}
+        hold = 'target_mode_pid:lock_hold_refreshed_timestamp_seconds:max{target="orphaned"}'
+        watched = 'lock_process_watched{hostname="web01"} == 1'
+        quiet = f'{hold} unless on (target) ALERTS{{alertname="LockOwnerGoneElsewhere"}}'
+        with (
+            machines.Machine("vault", self.folder) as vault,
+            machines.Machine("web01", self.folder) as web01,
+            self.watches(vault, [{"name": "orphaned", "restic": repository}]) as vault_exporter,
+            restic_places.holding(self.restic, place, "shared", before=web01.inside) as holder,
         ):
-            with self.subTest(alertname):
-                self.delivered("resolved", alertname, target)
-        self.assertEqual([target for _, target in self.inbox.names() if target == "healthy"], [])
+            (name,) = holder.names
+            lock = json.loads(self.restic.run(place, "cat", "lock", name, "--no-lock", "-q"))
+            self.assertEqual(lock["hostname"], "web01")
+            self.scrape(FLEET, vault_exporter)
+            # Nobody knows that machine, then its exporter comes, goes and comes again: silence.
+            self.looked_at(f"{quiet} unless on () lock_process_watched")
+            with self.watches(web01, [nothing], **show) as own:
+                self.scrape(FLEET, vault_exporter, own)
+                self.looked_at(f"{quiet} and on () {watched}")
+            self.looked_at(f"{quiet} unless on () lock_process_watched")
+            with self.watches(web01, [nothing], **show) as own:
+                self.scrape(FLEET, vault_exporter, own)
+                self.looked_at(f"{quiet} and on () {watched}")
+                os.killpg(holder.pid, signal.SIGKILL)
+                case.begin()
+                page = self.paged(case)
+                self.assertEqual(
+                    page["labels"],
+                    self.labels("LockOwnerGoneElsewhere", "orphaned", "warning", mode="shared")
+                    | {"hostname": "web01", "username": lock["username"], "pid": str(lock["pid"])}
+                    | {"job": FLEET, "host": "vault"},
+                )
+                # On that machine restic, too, knows that the process is gone.
+                done = subprocess.run(
+                    [*web01.inside, *self.restic.command(place, "unlock")],
+                    env=os.environ | place.environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                case.wait_for_end(time.monotonic())
+
+    def check_absent(self):
+        case = self.case("exporter ended", "LockExporterAbsent", None).begin()
+        self.exporter.__exit__()
+        page = self.paged(case)
+        expected = {"alertname": "LockExporterAbsent", "severity": "critical", "job": JOB}
+        self.assertEqual(page["labels"], expected)
+        repaired = time.monotonic()
+        self.exporter.__enter__()
+        self.scrape(JOB, self.exporter)
+        case.wait_for_end(repaired)
 
     def test_the_exporter_tells_of_itself_what_the_rules_read(self):
         page = scenes.exported([self.exporter.page()])
