@@ -279,6 +279,20 @@ class Runbooks(unittest.TestCase):
                     self.assertIn("SIGHUP", text)
                     self.assertIn("--remove-all", text)
 
+    def test_what_depends_on_the_version_of_restic_is_said(self):
+        for stem, versions in {
+            "lockstuckexclusive": ("0.14", "0.15", "0.16", "0.18"),
+            "lockstuckshared": ("0.14", "0.15", "0.16", "0.18"),
+            "lockunreadable": ("0.14", "0.15"),
+        }.items():
+            for version in versions:
+                self.assertIn(version, self.pages[stem], stem)
+
+    def test_a_new_configuration_is_loaded_without_a_restart(self):
+        for stem in ("locktargetneverscanned", "lockexporterconfigreloadfailed"):
+            self.assertIn("systemctl reload lock-exporter", self.pages[stem])
+            self.assertNotIn("systemctl restart", self.pages[stem])
+
     def test_the_index_names_every_page(self):
         index = (checkout.RUNBOOKS / "README.md").read_text()
         links = set(re.findall(r"\]\((\w+)\.md\)", index))
