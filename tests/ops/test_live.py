@@ -59,7 +59,7 @@ class Flags(unittest.TestCase):
                     command = line.split()[1]
                     text = texts["" if command.startswith("-") else command]
                     for flag in re.findall(r"--[a-z.-]+", line):
-                        self.assertIn(f"{flag} ", text)
+                        self.assertRegex(text, rf"{flag}\s")
 
     def test_arguments_and_environment_of_the_chart(self):
         template = (checkout.CHART / "templates" / "_pod.tpl").read_text()
