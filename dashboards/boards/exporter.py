@@ -77,7 +77,7 @@ SHARD = of("lock_exporter_shard_ordinal")
 FLEET = "(cluster, namespace, job)"
 STATS = (
     Stat(
-        "How many exporters answer?",
+        "Exporters answering?",
         "Prometheus can scrape them. 0: nobody watches anything, follow the runbook." + AWAY,
         (Query(f"count(({SCRAPED}) == 1) or count({SCRAPED}) * 0", instant=True),),
         width=4,
@@ -87,7 +87,7 @@ STATS = (
     ),
     locks.away(),
     Stat(
-        "How many targets are watched?",
+        "Targets watched?",
         "Each once, however many exporters watch it. Fewer than yesterday: a shard, a discovery or "
         "an entry of the configuration is missing." + AWAY,
         (Query(f"count(max {ONE} ({of('lock_target_info')}))", instant=True),),
@@ -95,7 +95,7 @@ STATS = (
         height=4,
     ),
     Stat(
-        "How many shards are missing?",
+        "Shards missing?",
         "Their targets are watched by nobody. Follow the runbook." + AWAY,
         (
             Query(
@@ -110,8 +110,9 @@ STATS = (
         links=(runbook("LockExporterShardsMissing"),),
     ),
     Stat(
-        "How late is the latest scan?",
-        "A scan that is due and has not started. Over a minute: too many targets or a backend "
+        "Scans late?",
+        "The longest wait of a scan that is due and has not started. Over a minute: too many "
+        "targets or a backend "
         "that hangs; see what is skipped below." + AWAY,
         (Query(f"max({of('lock_exporter_scan_lag_seconds')})", instant=True),),
         width=4,
@@ -121,7 +122,7 @@ STATS = (
         links=(runbook("LockExporterScanOverrun"),),
     ),
     count_stat(
-        "How many refused their configuration?",
+        "Configuration refused?",
         "The last reload failed: they go on with the old configuration. The log names the line.",
         f"count({of('lock_exporter_config_last_reload_successful')} == 0)",
         f"count({of('lock_exporter_config_last_reload_successful')})",
@@ -157,7 +158,7 @@ EXPORTERS = Table(
     height=8,
     no_value=NOBODY,
     overrides=(
-        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE]),
+        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE], width=230),
         column(
             "Value #B",
             "scraped",
@@ -165,9 +166,9 @@ EXPORTERS = Table(
             mappings=list(words((0, "away", "red"), (1, "answers", "green"))),
             width=100,
         ),
-        column("Value #C", "shard"),
-        column("Value #D", "of"),
-        column("Value #E", "targets"),
+        column("Value #C", "shard", width=70),
+        column("Value #D", "of", width=70),
+        column("Value #E", "targets", width=90),
         column("Value #F", "runs for", unit="dtdurations"),
         column("Value #G", "configuration since", unit="dtdurations"),
         column("Value #H", "memory", unit="bytes", decimals=1),

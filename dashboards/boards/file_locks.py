@@ -13,6 +13,7 @@ from boards.grafana import (
     Variable,
     column,
     merged,
+    thresholds,
     words,
 )
 from boards.locks import (
@@ -38,7 +39,7 @@ def stats():
     capability = f"lock_exporter_capability{{{EXPORTER}}}"
     return (
         count_stat(
-            "How many requests wait?",
+            "Requests waiting?",
             "Requests that the kernel holds back until a lock is let go. The table says who holds "
             "it. Programs that try again and again instead of waiting are not seen.",
             f"sum({SCOPE.one(SCOPE.of('lock_target_waiters'))})",
@@ -47,7 +48,7 @@ def stats():
             alert="LockContended",
         ),
         count_stat(
-            "How many locks are stuck?",
+            "Locks stuck?",
             "Held for the stuck limit while others wait, or the owner of a pid file is gone. "
             "Follow the runbook: end the holder, never delete the file.",
             f"count({SCOPE.one(f'({SCOPE.stuck}) or ({SCOPE.gone})')})",
@@ -55,15 +56,15 @@ def stats():
             alert="LockStuckFile",
         ),
         count_stat(
-            "How many are held on replaced files?",
-            "The file was deleted or replaced under its holder: a second job gets a lock of the "
-            "new file, and two run at once. Find out who replaces it.",
+            "Files replaced?",
+            "Locks whose file was deleted or replaced under the holder: a second job gets a lock "
+            "of the new file, and two run at once. Find out who replaces it.",
             f"sum({SCOPE.one(SCOPE.of('lock_target_orphaned_locks'))})",
             SCOPE.known,
             alert="LockOnReplacedFile",
         ),
         count_stat(
-            "How many daemons do not hold theirs?",
+            "Daemons not holding?",
             "The lock of a service that should always hold it is free: the service is not "
             "running. Start it, or change the target's role.",
             f"count({SCOPE.one(f'({free} == 1) and {SAME_LOOK} ({DAEMON})')})",
@@ -71,7 +72,7 @@ def stats():
             alert="LockDaemonNotHeld",
         ),
         count_stat(
-            "How many lock files are unknown?",
+            "Files unknown?",
             "The kernel cannot tell, as on a network file system, or the exporter may not look. "
             "What the other panels say does not count for them.",
             f"count({SCOPE.unknown})",
@@ -80,7 +81,7 @@ def stats():
             alert="LockTargetUnobservable",
         ),
         count_stat(
-            "How many exporters see only part?",
+            "Exporters half blind?",
             "They run in a container or without the rights to see all processes, so holders may "
             "be missing. The table at the end says which right; docs/file-locks.md how to give it.",
             f"count(min without (name) ({capability}) == 0)",
@@ -108,21 +109,17 @@ HOLDS = Table(
     ),
     width=24,
     height=8,
-    unit="dtdurations",
     no_value="no lock file is held, or no exporter is there",
     overrides=(
         locks.TO_DO,
-        column("Value #B", "held for"),
-        column("Value #C", "limit"),
+        column("Value #B", "held for", unit=locks.DURATION, decimals=1, width=110),
+        column("Value #C", "limit", unit=locks.DURATION, width=110),
         column(
             "Value #D",
             "waiting",
-            unit="none",
+            width=90,
             cell_options=COLORED_CELL,
-            thresholds={
-                "mode": "absolute",
-                "steps": [Step(None, "transparent").json(), Step(1, "orange").json()],
-            },
+            thresholds=thresholds((Step(None, "transparent"), Step(1, "orange"))),
         ),
         *locks.WHO,
     ),
@@ -170,12 +167,23 @@ WATCHED = Table(
             "state",
             cell_options=COLORED_CELL,
             mappings=list(locks.STATE_WORDS),
+            align="left",
             width=110,
         ),
         column(
-            "Value #B", "role", mappings=list(words((0, "job", "text"), (1, "daemon", "text")))
+            "Value #B",
+            "role",
+            width=90,
+            mappings=list(words((0, "job", "text"), (1, "daemon", "text"))),
         ),
-        column("Value #C", "on replaced files"),
+        column(
+            "Value #C",
+            "on replaced files",
+            width=150,
+            cell_options=COLORED_CELL,
+            thresholds=thresholds((Step(None, "transparent"), Step(1, "red"))),
+        ),
+        column("host", width=120),
         column("target", links=[locks.TO_TARGET]),
     ),
     transformations=merged(

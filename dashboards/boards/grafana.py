@@ -67,9 +67,9 @@ def words(*entries: tuple[float | str, str, str], empty: str = "") -> tuple[Json
         for index, (value, text, color) in enumerate(entries)
     }
     made: list[Json] = [{"type": "value", "options": named}] if named else []
-    if empty:
-        result = {"color": GREY, "index": len(named), "text": empty}
-        made.append({"type": "special", "options": {"match": "empty", "result": result}})
+    for index, match in enumerate(("empty", "null") if empty else ()):
+        result = {"color": GREY, "index": len(named) + index, "text": empty}
+        made.append({"type": "special", "options": {"match": match, "result": result}})
     return tuple(made)
 
 
@@ -78,13 +78,20 @@ def link(title: str, url: str, new_tab: bool = True) -> Json:
 
 
 def column(name: str, title: str = "", **properties: object) -> Json:
-    """How one column of a table is shown; a property `cell_options` means `custom.cellOptions`."""
+    """How one column of a table is shown."""
+    of_tables = {"cell_options": "custom.cellOptions", "width": "custom.width"}
+    of_tables["align"] = "custom.align"
     shown: list[Json] = [{"id": "displayName", "value": title}] if title else []
     for key, value in properties.items():
-        key = {"cell_options": "custom.cellOptions", "width": "custom.width"}.get(key, key)
-        shown.append({"id": key, "value": value})
+        shown.append({"id": of_tables.get(key, key), "value": value})
     return {"matcher": {"id": "byName", "options": name}, "properties": shown}
 
+
+# Grafana writes a table's "no data" into each of its empty cells, too.
+BLANK: Json = {
+    "matcher": {"id": "byRegexp", "options": ".*"},
+    "properties": [{"id": "noValue", "value": "–"}],
+}
 
 # A cell in the colour of its threshold or word.
 COLORED_CELL: Json = {"type": "color-background", "mode": "basic"}
@@ -195,6 +202,11 @@ class Table(Panel):
     sort_by: tuple[str, ...] = ()
     kind: str = field(default="table", init=False)
 
+    def json(self, number: int, x: int, y: int) -> Json:
+        made = super().json(number, x, y)
+        made["fieldConfig"]["overrides"].insert(0, BLANK)
+        return made
+
     def options(self) -> Json:
         return {
             "cellHeight": "sm",
@@ -239,11 +251,12 @@ class TimeSeries(Panel):
     kind: str = field(default="timeseries", init=False)
 
     def options(self) -> Json:
+        narrow = self.width < COLUMNS / 2
         return {
             "legend": {
                 "calcs": ["lastNotNull"],
-                "displayMode": "table",
-                "placement": "right",
+                "displayMode": "list" if narrow else "table",
+                "placement": "bottom" if narrow else "right",
                 "showLegend": True,
             },
             "tooltip": {"mode": "multi", "sort": "desc"},
@@ -273,14 +286,14 @@ class BarGauge(Panel):
         return {
             "displayMode": "basic",
             "legend": LIST_BELOW | {"showLegend": False},
-            "maxVizHeight": 300,
+            "maxVizHeight": 40,
             "minVizHeight": 16,
             "minVizWidth": 8,
             "namePlacement": "auto",
             "orientation": "horizontal",
             "reduceOptions": LAST_VALUE,
             "showUnfilled": True,
-            "sizing": "auto",
+            "sizing": "manual",
             "valueMode": "color",
         }
 
@@ -357,7 +370,7 @@ class Variable:
             "hide": 0,
             "includeAll": everything,
             "label": self.name.title(),
-            # Also where one is meant: Grafana escapes a name for `=~` only where many may be chosen.
+            # Also where one is meant: Grafana escapes names for `=~` only where many can be chosen.
             "multi": True,
             "name": self.name,
             "options": [],

@@ -291,13 +291,18 @@ def count_stat(
     )
 
 
+DURATION = "dtdurations"
 NEVER_SHOWN = ("Time", "job", "namespace", "service", "__name__")
 UNNAMED = words(empty="not known")
 WHO = (
-    column("target", links=[TO_TARGET]),
-    column("hostname", "holder", mappings=list(UNNAMED)),
-    column("username", "user"),
-    column("pid", "PID"),
+    column("target", links=[TO_TARGET], width=130),
+    column("cluster", width=100),
+    column("host", width=90),
+    column("mode", width=90),
+    column("hostname", "holder", mappings=list(UNNAMED), width=130),
+    column("username", "user", width=90),
+    column("command", width=130),
+    column("pid", "PID", width=80),
 )
 TO_DO = column(
     "Value #A",
@@ -305,8 +310,8 @@ TO_DO = column(
     cell_options=COLORED_CELL,
     mappings=list(VERDICT_WORDS),
     links=[RUNBOOK_INDEX],
-    unit="none",
-    width=230,
+    align="left",
+    width=220,
 )
 
 
@@ -328,18 +333,21 @@ def holds(scope: Scope, title: str, description: str, height: int) -> Panel:
         ),
         width=24,
         height=height,
-        unit="dtdurations",
         no_value="no lock is held, or no exporter is there",
         overrides=(
             TO_DO,
-            column("Value #B", "held for"),
+            column("Value #B", "held for", unit=DURATION, decimals=1, width=110),
             column(
                 "Value #C",
                 "refreshed ago",
+                unit=DURATION,
+                decimals=1,
+                width=120,
                 cell_options=COLORED_CELL,
-                thresholds=thresholds(AGE_STEPS),
+                # A lock of the kernel has no refresh.
+                thresholds=thresholds((Step(None, "transparent"), *AGE_STEPS[1:])),
             ),
-            column("Value #D", "stuck after"),
+            column("Value #D", "stuck after", unit=DURATION, width=110),
             *WHO,
         ),
         transformations=merged(
@@ -401,7 +409,8 @@ def refreshes(scope: Scope) -> Panel:
         width=12,
         height=9,
         unit="s",
-        no_value="no lock with refreshes",
+        decimals=1,
+        no_value="no lock with refreshes, or no exporter was there",
         steps=AGE_STEPS,
         threshold_lines=True,
         minimum=0,
@@ -452,6 +461,12 @@ def files(scope: Scope) -> Panel:
 # ---- annotations ---------------------------------------------------------------------------------
 
 
+def named(expr: str, *labels: str) -> str:
+    """Joins labels to `where`: Grafana writes the name of a label that is not there into a mark."""
+    joined = ", ".join(f'"{label}"' for label in labels)
+    return f'label_join({expr}, "where", " ", {joined})'
+
+
 def lock_annotations(scope: Scope, alerts: str = "") -> tuple[Annotation, ...]:
     """Alerts, and what no alert tells: one mark each, however many targets are concerned.
 
@@ -464,31 +479,35 @@ def lock_annotations(scope: Scope, alerts: str = "") -> tuple[Annotation, ...]:
     return (
         Annotation(
             "Alerts",
-            f"ALERTS{{{firing}{alerts}}}",
+            named(f"ALERTS{{{firing}{alerts}}}", "cluster", "target", "host"),
             "red",
             "{{alertname}}",
-            "{{target}} {{host}}",
+            "{{where}}",
         ),
         Annotation(
             "Stuck",
-            f"sgn(count by {fleet} ({scope.within(scope.stuck)}))",
+            named(f"sgn(count by {fleet} ({scope.within(scope.stuck)}))", "cluster", "job"),
             "orange",
             "A lock is stuck",
-            "{{cluster}} {{job}}: not refreshed for its stuck limit, or held while others wait",
+            "{{where}}: not refreshed for its stuck limit, or held while others wait",
         ),
         Annotation(
             "Unlocked",
-            f"sgn(sum by {fleet} (increase({unlocked}[$__rate_interval])) > 0)",
+            named(
+                f"sgn(sum by {fleet} (increase({unlocked}[$__rate_interval])) > 0)",
+                "cluster",
+                "job",
+            ),
             "green",
             "Stale locks were removed",
-            "{{cluster}} {{job}}: somebody ran unlock",
+            "{{where}}: somebody ran unlock",
         ),
         Annotation(
             "Scan failures",
-            f"sgn(count by {fleet} ({failing}))",
+            named(f"sgn(count by {fleet} ({failing}))", "cluster", "job"),
             GREY,
             "Targets cannot be read",
-            "{{cluster}} {{job}}: what is shown of them is what was seen last",
+            "{{where}}: what is shown of them is what was seen last",
         ),
     )
 
@@ -527,7 +546,7 @@ EXPORTER_ANNOTATIONS = (
 
 def away(width: int = 4) -> Panel:
     return count_stat(
-        "How many exporters are away?",
+        "Exporters away?",
         "Prometheus cannot scrape them: nobody watches their targets. Follow the runbook.",
         f"count(({SCRAPED}) == 0)",
         f"count({SCRAPED})",

@@ -2,6 +2,7 @@
 
 from boards import locks
 from boards.grafana import (
+    COLORED_CELL,
     GREY,
     BarGauge,
     Board,
@@ -20,25 +21,25 @@ SCOPE = Scope(f'{EXPORTER}, target=~"$target"', locks.SOURCE)
 
 STATS = (
     count_stat(
-        "How many targets refuse backups?",
-        "An exclusive or a damaged lock is there, so that not even a shared lock is granted. "
-        "The table below says who holds it and what to do.",
+        "Backups refused?",
+        "Number of targets where an exclusive or a damaged lock is there, so that not even a "
+        "shared lock is granted. The table below says who holds it and what to do.",
         f"count({SCOPE.blocked('shared')} == 1)",
         f"count({SCOPE.blocked('shared')})",
         steps=locks.CAUTION,
         alert="LockStuckExclusive",
     ),
     count_stat(
-        "How many refuse prune and check?",
-        "Some lock is there, so that no exclusive lock is granted. Normal while a backup runs; "
-        "for a whole day it is not.",
+        "Prune, check refused?",
+        "Number of targets where some lock is there, so that no exclusive lock is granted. Normal"
+        " while a backup runs; for a whole day it is not.",
         f"count({SCOPE.blocked('exclusive')} == 1)",
         f"count({SCOPE.blocked('exclusive')})",
         steps=locks.NORMAL,
         alert="LockBlockedTooLong",
     ),
     count_stat(
-        "How many locks are stuck?",
+        "Locks stuck?",
         "Not refreshed for the target's stuck limit (30 minutes), owner gone, or held that long "
         "while others wait. Follow the runbook before you unlock.",
         f"count({SCOPE.one(f'({SCOPE.stuck}) or ({SCOPE.gone})')})",
@@ -46,7 +47,7 @@ STATS = (
         alert="LockStuckExclusive",
     ),
     count_stat(
-        "How many lock files are damaged?",
+        "Files damaged?",
         "Nobody can decode them, so restic refuses everything, and plain unlock leaves them. "
         "Follow the runbook.",
         f"sum({SCOPE.one(SCOPE.of('lock_target_unreadable_locks'))})",
@@ -54,7 +55,7 @@ STATS = (
         alert="LockUnreadable",
     ),
     count_stat(
-        "How many targets are unknown?",
+        "Targets unknown?",
         "Nobody can read them, or tell their state: what the other panels say does not count for "
         "them. The table at the end says why.",
         f"count({SCOPE.unknown})",
@@ -93,7 +94,7 @@ MOST_LOCKED = BarGauge(
     height=9,
     unit="percentunit",
     decimals=1,
-    no_value="the recording rules are not loaded",
+    no_value="no exporter, or the recording rules are not loaded",
     steps=(Step(None, GREY), Step(0, "green"), Step(0.25, "yellow"), Step(0.5, "red")),
     minimum=0,
     maximum=1,
@@ -114,6 +115,18 @@ ALERTS = Table(
     height=9,
     no_value="no alert fires, or the rules are not loaded",
     overrides=(
+        column(
+            "severity",
+            cell_options=COLORED_CELL,
+            mappings=list(
+                words(
+                    ("critical", "critical", "red"),
+                    ("warning", "warning", "orange"),
+                    ("info", "info", "blue"),
+                )
+            ),
+            width=100,
+        ),
         column("alertname", "alert", links=[locks.RUNBOOK_INDEX]),
         column("target", links=[locks.TO_TARGET]),
     ),
@@ -143,13 +156,12 @@ UNREAD = Table(
     ),
     width=12,
     height=9,
-    unit="dtdurations",
     no_value="every target is known, or no exporter is there",
     links=(runbook("LockScanFailing"),),
     overrides=(
         column("target", links=[locks.TO_TARGET]),
-        column("reason", mappings=list(words(empty="cannot tell"))),
-        column("Value #C", "read ago"),
+        column("reason", mappings=list(words(empty="read, cannot tell"))),
+        column("Value #C", "read ago", unit=locks.DURATION, decimals=1),
     ),
     transformations=merged(
         "cluster",

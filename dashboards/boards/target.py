@@ -65,43 +65,47 @@ def refused_for(mode: str) -> str:
 
 STATS = (
     value_stat(
-        "What would a new lock meet?",
-        "free: nothing. shared: another shared lock is granted. exclusive: nothing is granted. "
-        "unknown: nobody can tell. The table below says who is to be asked.",
+        "Locked now?",
+        "What a new lock would meet. free: nothing. shared: another shared lock is granted. "
+        "exclusive: nothing is granted. unknown: nobody can tell. The table below says who is to "
+        "be asked.",
         f"max({SCOPE.state})",
         locks.STATE_STEPS,
         mappings=locks.STATE_WORDS,
     ),
     value_stat(
-        "How long are backups refused?",
-        "At every look since then a new shared lock would have been refused. See who holds it.",
+        "Backups refused?",
+        "For how long: at every look since then a new shared lock would have been refused. See "
+        "who holds it.",
         refused_for("shared"),
         (Step(None, GREY), Step(0, "green"), Step(1, "orange"), Step(4 * HOUR, "red")),
         unit="dtdurations",
+        decimals=1,
         mappings=words((0, "not refused", "green")),
         links=(runbook("LockBlockedTooLong"),),
     ),
     value_stat(
-        "How long are prune and check refused?",
-        "At every look since then a new exclusive lock would have been refused. For a day it is "
-        "too long: prune never gets its turn.",
+        "Prune refused?",
+        "For how long: at every look since then a new exclusive lock (prune, check) would have "
+        "been refused. For a day it is too long: prune never gets its turn.",
         refused_for("exclusive"),
         (Step(None, GREY), Step(0, "green"), Step(1, "blue"), Step(24 * HOUR, "red")),
         unit="dtdurations",
+        decimals=1,
         mappings=words((0, "not refused", "green")),
         links=(runbook("LockBlockedTooLong"),),
     ),
     value_stat(
-        "How old is the last good look?",
-        "All values here are of that moment; after 15 minutes they are dropped. If it is old, "
-        "see the reason in the table of exporters below.",
+        "Last good look?",
+        "How long ago: all values here are of that moment; after 15 minutes they are dropped. If "
+        "it is old, see the reason in the table of exporters below.",
         f"time() - min(max {ONE} ({SCOPE.of('lock_scan_last_success_timestamp_seconds')}))",
         locks.LOOK_STEPS,
         unit="s",
         links=(runbook("LockScanFailing"),),
     ),
     count_stat(
-        "How many files are damaged?",
+        "Files damaged?",
         "Nobody can decode them: restic refuses everything. Follow the runbook.",
         f"sum({SCOPE.one(SCOPE.of('lock_target_unreadable_locks'))})",
         SCOPE.known,
@@ -109,7 +113,7 @@ STATS = (
         width=3,
     ),
     count_stat(
-        "How many files are empty?",
+        "Files empty?",
         "Files of 0 bytes: no lock, they block nobody. restic unlock removes them.",
         f"sum({SCOPE.one(SCOPE.of('lock_target_empty_locks'))})",
         SCOPE.known,
@@ -117,7 +121,7 @@ STATS = (
         width=3,
     ),
     count_stat(
-        "How many holds are not listed?",
+        "Holds not listed?",
         "More holds than have series of their own; the worst are listed. The exporter's page has "
         "them all.",
         f"sum({SCOPE.one(SCOPE.of('lock_target_hidden_holds'))})",
@@ -127,7 +131,7 @@ STATS = (
         width=3,
     ),
     value_stat(
-        "How far are the clocks apart?",
+        "Clocks apart?",
         "The lock's own time against the storage's. Over 5 minutes, set the holder's clock. Only "
         "while there is a lock to compare.",
         f"max(abs({SCOPE.within(SCOPE.of('lock_target_clock_skew_seconds'))}))",
@@ -149,7 +153,8 @@ HOLDS = locks.holds(
 WATCHED_BY = Table(
     "Where is it, and who watches it?",
     "One row for each exporter; two of them on one target are a pair. The link opens the "
-    "exporter's own page, which names every lock file and why. Location: for restic -r.",
+    "exporter's own page, which names every lock file and why. Location: for restic -r. Key none: "
+    "holders stay unknown.",
     (
         Query(f"topk({ROWS}, {SCOPE.info})", format="table"),
         Query(
@@ -166,19 +171,25 @@ WATCHED_BY = Table(
     height=9,
     no_value="no exporter watches it",
     overrides=(
-        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE]),
+        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE], width=190),
+        column("target", width=110),
+        column("host", width=80),
+        column("source", width=75),
+        column("backend", width=85),
         column(
             "sealed",
             "key",
+            width=80,
             mappings=list(
-                words(("true", "none: holders unknown", GREY), ("false", "yes", "green"))
+                words(("true", "none", GREY), ("false", "yes", "green"))
             ),
         ),
-        column("reason", "last scan failed", mappings=list(words(empty="no"))),
+        column("reason", "failed by", width=100, mappings=list(words(empty="no"))),
         column(
             "Value #B",
             "read ago",
             unit="s",
+            width=90,
             cell_options=COLORED_CELL,
             thresholds=thresholds(locks.LOOK_STEPS),
         ),

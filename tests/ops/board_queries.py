@@ -121,6 +121,6 @@ def labels_shown(query: BoardQuery) -> set[str]:
             named |= {key for key in step["options"]["indexByName"] if not key.startswith("Value")}
     for override in query.panel["fieldConfig"]["overrides"]:
         field = override["matcher"]["options"]
-        if not field.startswith("Value"):
+        if override["matcher"]["id"] == "byName" and not field.startswith("Value"):
             named.add(field)
     return named

@@ -77,10 +77,11 @@ CELL = either(
 )
 OVERRIDE = closed(
     {
-        "matcher": closed({"id": one_of("byName"), "options": TEXT}),
+        "matcher": closed({"id": one_of("byName", "byRegexp"), "options": TEXT}),
         "properties": many(
             either(
-                closed({"id": one_of("displayName", "unit"), "value": TEXT}),
+                closed({"id": one_of("displayName", "unit", "noValue"), "value": TEXT}),
+                closed({"id": one_of("custom.align"), "value": one_of("left", "center", "right")}),
                 closed({"id": one_of("custom.width", "decimals"), "value": WHOLE}),
                 closed({"id": one_of("custom.cellOptions"), "value": CELL}),
                 closed({"id": one_of("thresholds"), "value": THRESHOLDS}),

@@ -148,3 +148,26 @@ install_packager() {
     || { tail -5 "$folder/log" >&2; return 1; }
   rm -rf "$folder"
 }
+
+# Grafana's own components and a browser, to draw the boards: only for the part "pictures".
+install_drawing() {
+  local missing=() package
+  for package in chromium fonts-dejavu-core; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed \
+      || missing+=("$package")
+  done
+  if [ ${#missing[@]} -gt 0 ]; then
+    apt-get -q update >/dev/null \
+      && DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+        install --no-install-recommends "${missing[@]}" >/dev/null \
+      || return 1
+  fi
+  cmp -s tests/ops/pictures/package.json "$TOOLS/drawing/.installed" && return
+  # The peers that @grafana/ui names are older than what it runs with.
+  mkdir -p "$TOOLS/drawing" && cp tests/ops/pictures/package.json "$TOOLS/drawing" \
+    && (cd "$TOOLS/drawing" && npm install --legacy-peer-deps --ignore-scripts --no-fund --no-audit \
+      --silent >/dev/null) \
+    && cp tests/ops/pictures/package.json "$TOOLS/drawing/.installed" && return
+  echo "missing: Grafana's components of npm, which the pictures need" >&2
+  return 1
+}

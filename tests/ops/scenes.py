@@ -97,6 +97,7 @@ class Target:
     blocked_for: float = 600.0
     started: dict[str, int] = field(default_factory=dict)
     removed: int = 0
+    refreshes: int | None = None
     # Lock files only.
     daemon: bool = False
     waiters: int = 0
@@ -133,8 +134,9 @@ class Target:
         add("lock_scan_duration_seconds", 0.2)
         add("lock_scans_total", now // 60)
         add("lock_scan_failures_total", now // 60 - 7 if self.failing else 0)
-        # Often enough that a rate over seconds sees it.
-        add("lock_refreshes_total", now // 3 if self.holds else 0)
+        # In a scene often enough that a rate over seconds sees it.
+        often = now // 3 if self.holds else 0
+        add("lock_refreshes_total", often if self.refreshes is None else self.refreshes)
         add("lock_stale_removals_total", self.removed)
         if self.failing:
             add("lock_scan_error_info", 1, reason=self.failing)

@@ -438,9 +438,9 @@ class Answers(unittest.TestCase):
             verdicts,
         )
         for place, wanted in (
-            ("How many requests wait?", 1),
-            ("How many are held on replaced files?", 1),
-            ("How many daemons do not hold theirs?", 1),
+            ("Requests waiting?", 1),
+            ("Files replaced?", 1),
+            ("Daemons not holding?", 1),
         ):
             with self.subTest(place):
                 stat = find("File locks", place)

@@ -1,0 +1,31 @@
+"""Every board can be drawn by Grafana's own components, with an answer in it and without one.
+
+Whether it is a good picture only eyes can tell: the pictures stay in the folder PICTURES.
+"""
+
+import html
+import os
+import unittest
+from pathlib import Path
+
+import board_queries
+from pictures import draw
+
+DRAWING = Path(os.environ.get("DRAWING", ".tools/drawing")).resolve()
+PICTURES = Path(os.environ.get("PICTURES", ".tools/pictures")).resolve()
+
+
+class Pictures(unittest.TestCase):
+    def test_every_board_is_drawn(self):
+        drawn = {picture.stem: picture for picture in draw.draw(DRAWING, PICTURES)}
+        for file, board in board_queries.boards().items():
+            name = file.removesuffix(".json")
+            for scene in ("night", "nothing"):
+                with self.subTest(name, scene=scene):
+                    page = html.unescape(draw.text_of(drawn[f"{name}-{scene}-dark"]))
+                    for panel in board_queries.panels(board):
+                        self.assertIn(panel["title"], page)
+                    # A column without a name, a value that came from nowhere.
+                    self.assertNotIn(">Value #", page)
+                    self.assertNotIn("undefined", page.replace("undefined;", ""))
+                    self.assertNotIn("NaN", page)
