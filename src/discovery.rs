@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use self::walk::{Memory, find};
+use self::walk::{LISTINGS_AT_ONCE, Memory, find};
 use crate::roster::{Change, Roster, Sight};
 use crate::scan::{ErrorClass, Facts, Ignored, Look, ScanError, UnknownWhy};
 use crate::scanner::Open;
@@ -37,8 +37,8 @@ struct Search {
     entry: TargetSpec,
     roster: Arc<Roster>,
     context: Context,
-    /// The open backend.
-    store: Mutex<Option<Arc<dyn ReadStore>>>,
+    /// The open backend, once for each listing at the same time.
+    stores: Mutex<Vec<Arc<dyn ReadStore>>>,
     memory: Memory,
     matches: Matches,
 }
@@ -54,8 +54,8 @@ struct Seen {
 impl Search {
     fn new(entry: TargetSpec, roster: Arc<Roster>, context: &Context) -> Self {
         let matches = Matches::new(context);
-        let (store, memory, context) = (Mutex::default(), Memory::default(), context.clone());
-        Self { entry, roster, context, store, memory, matches }
+        let (stores, memory, context) = (Mutex::default(), Memory::default(), context.clone());
+        Self { entry, roster, context, stores, memory, matches }
     }
 
     async fn search(&self) -> Result<Look, ScanError> {
@@ -85,8 +85,8 @@ impl Search {
     }
 
     async fn repositories(&self, sought: &Repositories, max: usize) -> Result<Seen, ScanError> {
-        let store = self.open(sought).await?;
-        let found = find(&*store, sought, max, &self.memory).await.inspect_err(|_| self.close())?;
+        let stores = self.open(sought).await?;
+        let found = find(&stores, sought, max, &self.memory).await.inspect_err(|_| self.close())?;
         if found.repositories.is_empty() && found.closed.is_empty() {
             // A disk that is not mounted and a slip of the pen look the same.
             return Err(ScanError::new(
@@ -125,25 +125,31 @@ impl Search {
         Ok(Seen { sight, ignored: Ignored::default(), closed: found.error })
     }
 
-    async fn open(&self, sought: &Repositories) -> Result<Arc<dyn ReadStore>, ScanError> {
-        let known = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(store) = known {
-            return Ok(store);
+    async fn open(&self, sought: &Repositories) -> Result<Vec<Arc<dyn ReadStore>>, ScanError> {
+        let known = self.stores().clone();
+        if !known.is_empty() {
+            return Ok(known);
         }
         let start = sought.start();
         let environment = Environment::load(&start.env).await.map_err(|error| {
             ScanError::new(ErrorClass::Config, &error.doing, &error.cause, &error.advice)
         })?;
-        let timeout = self.entry.timeout;
-        let store = store::open(&start, &environment, timeout, &self.context.telemetry)
+        let (timeout, telemetry) = (self.entry.timeout, &self.context.telemetry);
+        let stores = (0..LISTINGS_AT_ONCE)
+            .map(|_| store::open(&start, &environment, timeout, telemetry))
+            .collect::<Result<Vec<_>, _>>()
             .map_err(|error| walk::failed(&error))?;
-        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&store));
-        Ok(store)
+        self.stores().clone_from(&stores);
+        Ok(stores)
+    }
+
+    fn stores(&self) -> MutexGuard<'_, Vec<Arc<dyn ReadStore>>> {
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Secrets may have changed; they are read when it is opened.
     fn close(&self) {
-        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.stores().clear();
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt, stream};
 
@@ -16,8 +17,9 @@ use crate::target::Repositories;
 
 /// Folders of one search.
 const FOLDERS_MAX: usize = 50_000;
-/// Listings at the same time.
-const LISTINGS_AT_ONCE: usize = 16;
+/// Listings at the same time: a store has one at a time, so a search has as many stores. One that
+/// hangs in a dead file system keeps as many threads.
+pub(super) const LISTINGS_AT_ONCE: usize = 8;
 /// What a folder is, repository or not, is looked at again once in so many searches.
 const AGAIN: u64 = 10;
 
@@ -84,7 +86,7 @@ impl Memory {
 /// When the start cannot be listed, the backend fails, or there are more folders or repositories
 /// than the limits: a part of them would look like all.
 pub(super) async fn find(
-    store: &dyn ReadStore,
+    stores: &[Arc<dyn ReadStore>],
     search: &Repositories,
     max: usize,
     memory: &Memory,
@@ -92,6 +94,7 @@ pub(super) async fn find(
     let mut found = Found::default();
     let mut met = BTreeSet::new();
     let mut level = vec![String::new()];
+    let turn = AtomicUsize::new(0);
     for depth in 0..=search.depth {
         if met.len() + level.len() > FOLDERS_MAX {
             let cause = format!("more than {FOLDERS_MAX} folders");
@@ -100,11 +103,17 @@ pub(super) async fn find(
         met.extend(level.iter().cloned());
         let mut next = Vec::new();
         let mut looks = stream::iter(level)
-            .map(|path| async {
-                let kind = look(store, &path, memory).await;
-                (path, kind)
+            .map(|path| {
+                let store = stores.get(turn.fetch_add(1, Ordering::Relaxed) % stores.len().max(1));
+                async move {
+                    let kind = match store {
+                        Some(store) => look(&**store, &path, memory).await,
+                        None => Err(unsearchable()),
+                    };
+                    (path, kind)
+                }
             })
-            .buffer_unordered(LISTINGS_AT_ONCE);
+            .buffer_unordered(stores.len().max(1));
         while let Some((path, kind)) = looks.next().await {
             match kind {
                 Ok(Folder::Repository) => {

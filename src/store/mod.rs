@@ -158,7 +158,8 @@ pub trait ReadStore: Send + Sync + fmt::Debug {
     async fn read(&self, path: &str, bytes_max: u64) -> Result<Bytes, StoreError>;
 
     /// The names of the folders directly in a folder, for finding repositories; `None` where the
-    /// backend cannot tell (rest-server).
+    /// backend cannot tell (rest-server). One that cannot be part of a path is among them, made
+    /// printable, with a slash at its end.
     ///
     /// # Errors
     /// [`StoreError`]; never a partial answer.

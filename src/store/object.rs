@@ -252,7 +252,9 @@ impl ReadStore for Objects {
 
     async fn folders(&self, folder: &str) -> Result<Option<Vec<String>>, StoreError> {
         let listing = self.call("list folders of", folder, self.entries(folder, false)).await?;
-        Ok(Some(listing.folders()))
+        let odd = listing.odd.iter().filter(|name| name.ends_with('/')).cloned();
+        let odd: Vec<String> = odd.collect();
+        Ok(Some(listing.folders().into_iter().chain(odd).collect()))
     }
 }
 

@@ -98,8 +98,12 @@ fn repositories_come_and_go_while_it_runs() {
         assert!(!metrics.contains(&format!("{family}{{target=\"fleet\",")), "{family}: no lock");
     }
     assert!(metrics.contains("lock_exporter_targets{source=\"restic\"} 3"));
-    let ready = serving.ask("GET /-/ready").0;
-    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    // As soon as each find was looked at, not before.
+    while !serving.ask("GET /-/ready").0.starts_with("HTTP/1.1 200") {}
+    let (_, metrics) = serving.ask("GET /metrics");
+    for target in ["fleet", "fleet/a", "fleet/b"] {
+        assert!(metrics.contains(&format!("lock_scan_success{{target=\"{target}\"")), "{target}");
+    }
     let page = serving.ask("GET /").1;
     assert!(page.contains("a search: found 2 repositories"), "{page}");
 

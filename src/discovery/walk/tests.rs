@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,10 +11,10 @@ use crate::store::{Entry, Listing, StoreError};
 use crate::target::ResticSpec;
 
 /// Folders, and how often they were listed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tree {
     folders: BTreeSet<String>,
-    listed: AtomicUsize,
+    listed: Arc<AtomicUsize>,
     is_blind: bool,
     /// Folders that fail, and how.
     faults: BTreeMap<String, StoreErrorKind>,
@@ -75,6 +74,17 @@ fn search(depth: u32, exclude: &[&str]) -> Repositories {
         insecure_tls: false,
     };
     Repositories { each, depth, exclude: patterns(exclude), include: Vec::new() }
+}
+
+/// Searches with several stores, as the exporter does.
+async fn find(
+    tree: &Tree,
+    search: &Repositories,
+    max: usize,
+    memory: &Memory,
+) -> Result<Found, ScanError> {
+    let tree: Arc<dyn ReadStore> = Arc::new(tree.clone());
+    super::find(&vec![tree; 3], search, max, memory).await
 }
 
 async fn found(tree: &Tree, search: &Repositories, memory: &Memory) -> Vec<String> {

@@ -102,7 +102,8 @@ async fn a_bucket_is_searched_by_levels_and_never_walked() {
     moto.put_odd("backups/br%07oken/keys/x").await;
     let variables = [KEY, SECRET];
     let fleet = Fleet::of(&moto.repository("backups"), &variables, &[], ", depth: 1");
-    fleet.search().await.expect("searches");
+    let look = fleet.search().await.expect("searches");
+    assert_eq!(look.ignored.count, 1, "what cannot be asked for is told: {look:?}");
     assert_eq!(fleet.found(), set(&["a", "b"]));
     assert_eq!(fleet.look_at("a").await.entries.len(), 1);
     for (key, _) in objects("backups/new") {
