@@ -51,12 +51,16 @@ impl Memory {
         time: LookTime,
         found: &mut Found,
     ) {
-        // What came with one look is in the order of the storage's times, else of its own.
+        // A later look found what was written later; what came with one look is in the order of
+        // the storage's times, else of its own.
         files.sort_by(|a, b| {
-            let order =
-                |file: &File<'_>| (file.written.at, file.lock.stub.stored_at, file.written.own);
+            let order = |file: &File<'_>| {
+                let stored_at = file.lock.stub.stored_at;
+                (file.seen.first_seen, file.written.at, stored_at, file.written.own)
+            };
             order(a).cmp(&order(b)).then_with(|| a.id().cmp(b.id()))
         });
+        in_order(&mut files);
         self.attach(key, &mut files, &time.policy);
         let mut by_hold: BTreeMap<u64, Vec<File<'_>>> = BTreeMap::new();
         for file in files {
@@ -242,6 +246,19 @@ impl Memory {
             shown[from..].sort_by_key(|hold| (hold.held_since, hold.refreshed_at));
         }
         shown
+    }
+}
+
+/// A file can have been written while the look before was under way, which says of its own
+/// files only that they were there at its end: no file is older than one that was found before it.
+fn in_order(files: &mut [File<'_>]) {
+    let mut last: Option<Written> = None;
+    for file in files {
+        if let Some(last) = last {
+            file.written.at = file.written.at.max(last.at);
+            file.written.by = file.written.by.max(file.written.at);
+        }
+        last = Some(file.written);
     }
 }
 

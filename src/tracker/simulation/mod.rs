@@ -23,6 +23,10 @@ use world::{Fault, HOUR, MINUTE, Returned, SECOND, Without, World, chance, has, 
 
 const HISTORIES: u64 = 10_000;
 
+/// Histories that failed once: files of one hold, found by several looks over a clock that stepped,
+/// in the wrong order; and looks at the very end of half an hour.
+const FOUND: [u64; 3] = [5402677679910413301, 16664204276197244915, 11812892296196750453];
+
 /// The moment a history's milliseconds count from.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 
@@ -89,7 +93,9 @@ impl Looker {
             (_, true) => far,
             (_, false) => -far,
         };
-        if !steps || off == self.off || !self.faults.contains(&Fault::ClockSteps) {
+        // What is too small for a step moves nothing, and no time is stated that exactly.
+        let is_step = (off - self.off).abs() > 2 * SECOND;
+        if !steps || !is_step || !self.faults.contains(&Fault::ClockSteps) {
             return false;
         }
         self.off = off;
@@ -271,6 +277,15 @@ fn play(seed: u64, without: &Without) -> Result<usize, (usize, String)> {
         began += interval + rng.i64(0..SECOND);
     }
     Ok(scans)
+}
+
+#[test]
+fn histories_that_failed_once_do_not_fail_again() {
+    for seed in FOUND {
+        if let Err((_, story)) = outcome(seed, &Without::default()) {
+            panic!("LOCK_EXPORTER_SIM_SEED={seed} fails:\n{story}");
+        }
+    }
 }
 
 /// Plays one history and turns panics into errors.

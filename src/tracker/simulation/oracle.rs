@@ -426,7 +426,8 @@ fn advice(world: &World, found: &Returned, seen: &Seen, status: &TargetStatus) -
         else {
             continue;
         };
-        let long_ago = |before: Timestamp| now.duration_since(before).as_secs() > 30 * 60;
+        let long_ago =
+            |before: Timestamp| now.duration_since(before) > SignedDuration::from_mins(30);
         let unseen = shown.not_before.is_none_or(long_ago) && world.files[file].stored.is_none();
         // A clock that stays wrong for so long is right as far as anybody here knows.
         let recent = status.clock_step.is_some_and(|step| !long_ago(step.at));
