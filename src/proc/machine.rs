@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::kernel::{self, KernelLocks};
-use super::process::{Programs, weigh};
+use super::process::{Clock, Programs, SLACK, weigh};
 use super::procfs::Procfs;
+use super::steady::Steady;
 use crate::lock::Liveness;
 use crate::status::{HolderProcess, Holders, MachineStatus};
 
@@ -58,6 +59,7 @@ pub struct Machine {
     pub locks: KernelLocks,
     users: OnceLock<HashMap<u32, Arc<str>>>,
     list: Mutex<Option<Arc<List>>>,
+    steady: Mutex<Option<Steady>>,
 }
 
 /// Every process by every pid that it is known by.
@@ -96,7 +98,13 @@ impl Machine {
     /// Nothing is read yet.
     pub fn new(spec: MachineSpec) -> Self {
         let locks = KernelLocks::new(spec.procfs.clone(), spec.locks_age_max);
-        Self { spec, locks, users: OnceLock::new(), list: Mutex::new(None) }
+        Self {
+            spec,
+            locks,
+            users: OnceLock::new(),
+            list: Mutex::default(),
+            steady: Mutex::default(),
+        }
     }
 
     /// The machine's own name.
@@ -146,7 +154,8 @@ impl Machine {
             let named = list.by_pid.get(&pid).map(Vec::as_slice).unwrap_or_default();
             let candidates: Vec<_> =
                 named.iter().filter_map(|one| procfs.candidate(one.pid, one.namespaced)).collect();
-            weigh(&candidates, time, procfs.clock(), programs)
+            let (clock, lag) = self.clock(time);
+            weigh(&candidates, time, clock, lag, programs)
         };
         let Some(list) = self.list(|list| list.taken.elapsed() <= LIST_AGE_MAX) else {
             return Liveness::Unknown;
@@ -174,10 +183,29 @@ impl Machine {
         }
     }
 
+    /// Whether this time, which this machine's clock wrote down, is of another boot for certain.
+    pub fn is_before_boot(&self, time: Timestamp) -> bool {
+        let (clock, lag) = self.clock(time);
+        let latest = time.saturating_add(SLACK).and_then(|time| time.saturating_add(lag));
+        latest.is_ok_and(|latest| latest < clock.boot())
+    }
+
+    /// The clocks now, and by how much a time that this machine wrote down may be too early.
+    fn clock(&self, time: Timestamp) -> (Clock, SignedDuration) {
+        let procfs = &self.spec.procfs;
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let clock = procfs.clock();
+        let steady = steady.get_or_insert_with(|| Steady::new(clock));
+        steady.read(clock);
+        (clock, steady.lag(time, procfs.mounted_at()))
+    }
+
     /// What may be seen now, and the processes that can hold repository locks if they are
     /// to be shown. Reads `/proc`, so it belongs on a thread that may block.
     pub fn status(&self) -> MachineStatus {
         let procfs = &self.spec.procfs;
+        // From now on the clock is watched.
+        self.clock(Timestamp::MAX);
         let shows_all = procfs.shows_all();
         let capabilities = vec![
             ("fdinfo", procfs.shows_descriptors()),

@@ -10,3 +10,4 @@ pub mod machine;
 pub mod mountinfo;
 pub mod process;
 pub mod procfs;
+pub mod steady;

@@ -137,14 +137,17 @@ pub struct Candidate {
 ///
 /// `candidates` are all processes that have the lock's pid, in any PID namespace. The caller has
 /// made sure that all processes can be seen, that the lock is this host's, and that they were
-/// looked at after the lock was seen. `programs` says which can hold such a lock; none = any.
+/// looked at after the lock was seen. `lag` is by how much the lock's time may be too early, see
+/// [`super::steady`]. `programs` says which can hold such a lock; none = any.
 pub fn weigh(
     candidates: &[Candidate],
     time: Timestamp,
     clock: Clock,
+    lag: SignedDuration,
     programs: Option<&Programs>,
 ) -> Liveness {
-    let last_possible = time.saturating_add(SLACK).unwrap_or(Timestamp::MAX);
+    let by_now = time.saturating_add(SLACK).unwrap_or(Timestamp::MAX);
+    let last_possible = by_now.saturating_add(lag).unwrap_or(Timestamp::MAX);
     if last_possible < clock.boot() {
         return Liveness::Gone(GoneReason::Rebooted);
     }
@@ -152,11 +155,20 @@ pub fn weigh(
     if alive.clone().next().is_none() {
         return Liveness::Gone(GoneReason::Gone);
     }
-    let mut alive = alive.filter(|one| clock.at_ticks(one.stat.start) <= last_possible).peekable();
-    if alive.peek().is_none() {
+    let started_by =
+        |end: Timestamp| alive.clone().filter(move |one| clock.at_ticks(one.stat.start) <= end);
+    let is_able = |one: &&Candidate| programs.is_none_or(|known| known.hold_locks(&one.program));
+    if started_by(last_possible).next().is_none() {
         return Liveness::Gone(GoneReason::Reused);
     }
-    let mut able = alive.filter(|one| programs.is_none_or(|known| known.hold_locks(&one.program)));
+    if started_by(by_now).next().is_none() {
+        // It is the holder if somebody set the clock forward since, and else it is not.
+        return match started_by(last_possible).any(|one| is_able(&one)) {
+            true => Liveness::Ambiguous,
+            false => Liveness::OtherProgram,
+        };
+    }
+    let mut able = started_by(by_now).filter(is_able);
     match (able.next(), able.next()) {
         (None, _) => Liveness::OtherProgram,
         (Some(_), Some(_)) => Liveness::Ambiguous,

@@ -220,6 +220,12 @@ impl Procfs {
         Some(files)
     }
 
+    /// When it was mounted, by the wall clock of then.
+    pub fn mounted_at(&self) -> Option<Timestamp> {
+        let modified = std::fs::metadata(&self.root).and_then(|root| root.modified()).ok()?;
+        Timestamp::try_from(modified).ok()
+    }
+
     /// The clocks now.
     pub fn clock(&self) -> Clock {
         let boot = clock_gettime(ClockId::Boottime);

@@ -58,7 +58,15 @@ fn host(fakes: &[Fake<'_>]) -> (tempfile::TempDir, Machine) {
         write(folder.path(), fake);
     }
     let machine = Machine::new(spec(folder.path()));
+    mounted(&machine, 50);
     (folder, machine)
+}
+
+/// Says that `/proc` was mounted so many seconds after the boot, by the clock of then.
+fn mounted(machine: &Machine, seconds: i64) {
+    let folder = fs::File::open(machine.spec.procfs.root()).unwrap();
+    let at = std::time::SystemTime::try_from(after_boot(machine, seconds)).unwrap();
+    folder.set_modified(at).unwrap();
 }
 
 /// A moment so many seconds after the boot.
@@ -84,6 +92,24 @@ fn a_restic_of_this_host_is_found_by_its_pid() {
 fn a_pid_that_was_given_again_is_proof() {
     let (_folder, machine) = host(&[Fake { started: 700, ..RESTIC }]);
     assert_eq!(liveness(&machine, 300, 100), Liveness::Gone(GoneReason::Reused));
+}
+
+#[test]
+fn a_clock_that_was_set_before_we_came_makes_no_holder_a_dead_one() {
+    let (folder, machine) = host(&[Fake { started: 700, ..RESTIC }]);
+    // An hour behind at the boot: the lock's time is of a clock that nobody watched.
+    mounted(&machine, -3600);
+    assert_eq!(liveness(&machine, 300, 100), Liveness::Ambiguous);
+    assert_eq!(liveness(&machine, 300, -60), Liveness::Ambiguous);
+    assert_eq!(liveness(&machine, 300, -9999), Liveness::Gone(GoneReason::Rebooted));
+    assert_eq!(liveness(&machine, 301, 100), Liveness::Gone(GoneReason::Gone));
+    assert!(!machine.is_before_boot(after_boot(&machine, -60)));
+    // Of a time that is watched a later start is proof again.
+    let later = machine.spec.procfs.clock().since_boot.as_secs() + 3600;
+    write(folder.path(), &Fake { started: later, ..RESTIC });
+    let now = machine.spec.procfs.clock().now;
+    let reused = Liveness::Gone(GoneReason::Reused);
+    assert_eq!(machine.liveness(300, now, Instant::now()), reused);
 }
 
 #[test]

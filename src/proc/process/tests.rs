@@ -24,7 +24,13 @@ fn process(program: &str, started_ago: u64, state: char) -> Candidate {
 }
 
 fn weighed(candidates: &[Candidate], time: Timestamp) -> Liveness {
-    weigh(candidates, time, clock(), Some(&Programs::default()))
+    late(candidates, time, 0)
+}
+
+/// The same where the lock's time may be too early by so many seconds.
+fn late(candidates: &[Candidate], time: Timestamp, lag: i64) -> Liveness {
+    let lag = SignedDuration::from_secs(lag);
+    weigh(candidates, time, clock(), lag, Some(&Programs::default()))
 }
 
 #[test]
@@ -88,9 +94,24 @@ fn no_holder_survives_a_boot_whoever_has_its_pid_now() {
 }
 
 #[test]
+fn a_clock_that_may_have_been_set_forward_kills_nobody() {
+    // The lock says an hour before its holder began, or before the boot.
+    let holder = [process("restic", 60, 'S')];
+    assert_eq!(late(&holder, ago(3660), 3600), Liveness::Ambiguous);
+    assert_eq!(late(&holder, ago(100_010), 100_000), Liveness::Ambiguous);
+    assert_eq!(late(&[process("python3", 60, 'S')], ago(3660), 3600), Liveness::OtherProgram);
+    // More than any clock explains.
+    assert_eq!(late(&holder, ago(3660), 3500), Liveness::Gone(GoneReason::Reused));
+    assert_eq!(late(&holder, ago(103_606), 3600), Liveness::Gone(GoneReason::Rebooted));
+    // Nobody is there, whatever the clock says; and a holder that fits as it stands is one.
+    assert_eq!(late(&[], ago(3660), i64::MAX), Liveness::Gone(GoneReason::Gone));
+    assert_eq!(late(&[process("restic", 90, 'S')], ago(60), i64::MAX), Liveness::Alive);
+}
+
+#[test]
 fn another_program_proves_nothing() {
     assert_eq!(weighed(&[process("python3", 900, 'S')], ago(60)), Liveness::OtherProgram);
-    let any = weigh(&[process("python3", 900, 'S')], ago(60), clock(), None);
+    let any = weigh(&[process("python3", 900, 'S')], ago(60), clock(), SignedDuration::ZERO, None);
     assert_eq!(any, Liveness::Alive);
 }
 
@@ -138,10 +159,12 @@ proptest! {
     }
 
     #[test]
-    fn only_proof_is_proof(started_ago in 0_u64..100_000, lock_ago in 0_i64..99_000) {
+    fn only_proof_is_proof(
+        started_ago in 0_u64..100_000, lock_ago in 0_i64..99_000, lag in 0_i64..99_000,
+    ) {
         let one = process("restic", started_ago, 'S');
-        let verdict = weighed(&[one], ago(lock_ago));
-        let later = started_ago as i64 + 5 < lock_ago;
+        let verdict = late(&[one], ago(lock_ago), lag);
+        let later = started_ago as i64 + 5 + lag < lock_ago;
         prop_assert_eq!(verdict.gone().is_some(), later, "{:?}", verdict);
     }
 }

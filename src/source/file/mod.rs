@@ -400,11 +400,10 @@ fn judged(
 /// have survived the boot.
 fn opened(found: &Found, machine: &Machine) -> Liveness {
     let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
-    let machine = &machine.spec;
     match picture.is_open(found.stat) {
         Some(true) => Liveness::Alive,
-        Some(false) if machine.evidence && found.modified_at < machine.procfs.clock().boot() => {
-            match machine.unique {
+        Some(false) if machine.spec.evidence && machine.is_before_boot(found.modified_at) => {
+            match machine.spec.unique {
                 true => Liveness::Gone(GoneReason::Rebooted),
                 false => Liveness::Suspect(GoneReason::Rebooted),
             }

@@ -24,8 +24,14 @@ use world::{Fault, HOUR, MINUTE, Returned, SECOND, Without, World, chance, has, 
 const HISTORIES: u64 = 10_000;
 
 /// Histories that failed once: files of one hold, found by several looks over a clock that stepped,
-/// in the wrong order; and looks at the very end of half an hour.
-const FOUND: [u64; 3] = [5402677679910413301, 16664204276197244915, 11812892296196750453];
+/// in the wrong order; looks at the very end of half an hour; and clocks that stepped twice.
+const FOUND: [u64; 5] = [
+    5402677679910413301,
+    16664204276197244915,
+    11812892296196750453,
+    11790638051633236944,
+    5501633906111282433,
+];
 
 /// The moment a history's milliseconds count from.
 const EPOCH_MS: i64 = 1_700_000_000_000;

@@ -429,11 +429,14 @@ fn advice(world: &World, found: &Returned, seen: &Seen, status: &TargetStatus) -
         let long_ago =
             |before: Timestamp| now.duration_since(before) > SignedDuration::from_mins(30);
         let unseen = shown.not_before.is_none_or(long_ago) && world.files[file].stored.is_none();
-        // A clock that stays wrong for so long is right as far as anybody here knows.
-        let recent = status.clock_step.is_some_and(|step| !long_ago(step.at));
+        // A clock that stays wrong for so long is right as far as anybody here knows: of its error
+        // only what came of late is known.
+        let recent = status.clock_step.filter(|step| !long_ago(step.at));
+        let known = recent.map_or(Duration::ZERO, |step| step.together).as_millis();
+        let is_known = u128::from(found.off.unsigned_abs()) <= known + 2000;
         let stored = world.files[file].stored.is_some();
         let alone = !stored || shown.not_before.is_none_or(long_ago);
-        let unseen = unseen || found.off != 0 && !recent && alone;
+        let unseen = unseen || !is_known && alone;
         let sealed = found.files.values().any(|(_, sealed)| *sealed);
         ensure!(
             !world.is_alive(file, found.ended) || unseen || sealed,
