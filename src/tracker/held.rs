@@ -269,9 +269,14 @@ impl Held {
 /// clock, which counts alike on both, and by ours. A jump of one of the clocks is no gap.
 pub(super) fn is_gap(older: Written, newer: Written, policy: &LeasePolicy) -> bool {
     let limit = signed(policy.stale_limit);
-    let own = match (older.own, newer.own) {
-        (Some(older), Some(newer)) => newer.duration_since(older).abs() > limit,
-        (None, _) | (_, None) => true,
-    };
-    own && newer.at.duration_since(older.at) > limit
+    !is_near_by_own(older, newer, policy) && newer.at.duration_since(older.at) > limit
+}
+
+/// Whether they follow one another by their own clock.
+pub(super) fn is_near_by_own(older: Written, newer: Written, policy: &LeasePolicy) -> bool {
+    let limit = signed(policy.stale_limit);
+    match (older.own, newer.own) {
+        (Some(older), Some(newer)) => newer.duration_since(older).abs() <= limit,
+        (None, _) | (_, None) => false,
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::held::{File, Held, Origin, Written, is_gap};
+use super::held::{File, Held, Origin, Written, is_gap, is_near_by_own};
 use super::memory::{Found, LookTime, Memory, is_sealed, per_mode, signed};
 use crate::judge;
 use crate::lock::{HoldKey, LeasePolicy, LockEntry, LockId};
@@ -114,8 +114,9 @@ impl Memory {
     }
 
     /// Gives files of new names to a hold of this key, or to a new one when there is none. Of
-    /// several holds it is one that they follow without a gap, rather one whose newest file is
-    /// gone, as a refresh leaves it, and rather one that was refreshed later.
+    /// several holds it is one that they follow without a gap, rather by their own clock, rather
+    /// one whose newest file is gone, as a refresh leaves it, and rather one that was refreshed
+    /// later.
     fn attach(&mut self, key: &HoldKey, files: &mut [File<'_>], policy: &LeasePolicy) {
         let Some(new) = files.iter().find(|file| file.hold.is_none()) else { return };
         let holds = self.holds.get(key).into_iter().flat_map(BTreeMap::values);
@@ -125,7 +126,8 @@ impl Memory {
         };
         let last = holds.max_by_key(|held| {
             let follows = !is_gap(held.newest, new.written, policy);
-            (follows, !is_there(held), held.newest.at, held.no)
+            let by_own = follows && is_near_by_own(held.newest, new.written, policy);
+            (follows, by_own, !is_there(held), held.newest.at, held.no)
         });
         let last = last.map(|held| held.no);
         let no = last.unwrap_or_else(|| {
