@@ -32,7 +32,7 @@ use crate::scan::Scan;
 use crate::scanner::{Scanner, moment};
 use crate::source::restic::derivation::DerivationBudget;
 use crate::source::{self, Context, SOURCES};
-use crate::state::{State, StateError};
+use crate::state::{Remembered, State, StateError};
 use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
 use crate::target::TargetSet;
@@ -159,7 +159,7 @@ pub async fn run<'a>(
     let following = roster.follow();
     let (scans, arriving) = mpsc::channel(SCANS_QUEUED);
     // The first scrape sees every target, and none of them looked at.
-    let mut tracker = remembering(state.as_deref(), config.scan.hold);
+    let mut tracker = remembering(state.as_deref(), config.scan.hold, &context.machine);
     tracker.retarget(&following.borrow());
     let (publish, status) = watch::channel(tracker.status());
     let (machine, machine_now) = watch::channel(MachineStatus::default());
@@ -200,6 +200,7 @@ pub async fn run<'a>(
     let tracking = tokio::spawn(track(Tracking {
         tracker,
         state: state.clone(),
+        machine: context.machine.clone(),
         settings: settings_now,
         targets: following.clone(),
         scans: arriving,
@@ -286,16 +287,17 @@ async fn look_at_machine(machine: Arc<Machine>, publish: watch::Sender<MachineSt
     }
 }
 
-/// A tracker that knows what another process remembered.
-fn remembering(state: Option<&State>, hold: Duration) -> Tracker {
+/// A tracker that knows what another process remembered, and so does the machine.
+fn remembering(state: Option<&State>, hold: Duration, machine: &Machine) -> Tracker {
     let mut tracker = Tracker::new(source::policy, hold);
     if let Some(state) = state {
-        let (saved, told) = state.load();
+        let (remembered, told) = state.load();
         if let Some(told) = told {
             tracing::warn!("{told}");
         }
-        if let Some(saved) = saved {
+        if let Some(Remembered { saved, traces }) = remembered {
             tracker.restore(saved);
+            machine.traces.restore(traces);
         }
     }
     tracker
@@ -305,6 +307,7 @@ fn remembering(state: Option<&State>, hold: Duration) -> Tracker {
 struct Tracking {
     tracker: Tracker,
     state: Option<Arc<State>>,
+    machine: Arc<Machine>,
     settings: watch::Receiver<Settings>,
     targets: watch::Receiver<TargetSet>,
     scans: mpsc::Receiver<Scan>,
@@ -359,8 +362,9 @@ async fn track(mut on: Tracking) {
 
 async fn remember(on: &Tracking) {
     let Some(state) = on.state.clone() else { return };
-    let saved = on.tracker.save();
-    match tokio::task::spawn_blocking(move || state.store(saved)).await {
+    let (saved, machine) = (on.tracker.save(), on.machine.clone());
+    let store = move || state.store(Remembered { saved, traces: machine.traces.save() });
+    match tokio::task::spawn_blocking(store).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
         Err(error) => tracing::error!(%error, "what is remembered was not written down"),

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::proc::procfs::Procfs;
+use crate::proc::traces::SavedTraces;
 use crate::tracker::{Saved, VERSION};
 
 /// The file that is locked.
@@ -70,12 +71,23 @@ fn by(pid: &Option<String>) -> String {
     pid.as_ref().map_or(String::new(), |pid| format!(" (pid {pid}, as it wrote)"))
 }
 
+/// What is remembered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Of all targets.
+    #[serde(flatten)]
+    pub saved: Saved,
+    /// Of kernel locks on files that may lose their paths.
+    #[serde(default)]
+    pub traces: SavedTraces,
+}
+
 /// What stands in the file.
 #[derive(Serialize, Deserialize)]
 struct Written {
     boot_id: Option<String>,
     #[serde(flatten)]
-    saved: Saved,
+    remembered: Remembered,
 }
 
 impl State {
@@ -121,8 +133,10 @@ impl State {
                 start.unwrap_or_default(),
                 boot_id.as_deref().unwrap_or_default()
             );
-            let told = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
-            told.map_err(|error| unusable("cannot be written", error))?;
+            // Only people read it, so a full disk is no reason to watch nothing.
+            if let Err(error) = file.set_len(0).and_then(|()| file.write_all(text.as_bytes())) {
+                tracing::warn!(%error, folder = %folder.display(), "it does not say who has it");
+            }
             return Ok(Self { folder: folder.into(), boot_id, _lock: file });
         }
         let error = io::Error::other("its lock file is replaced again and again");
@@ -130,25 +144,16 @@ impl State {
     }
 
     /// What was remembered; nothing when there is nothing that can be understood, which is then
-    /// set aside and told of in words. Kernel locks of another boot are forgotten.
-    pub fn load(&self) -> (Option<Saved>, Option<String>) {
+    /// set aside and told of in words. Who had kernel locks in another boot is forgotten.
+    pub fn load(&self) -> (Option<Remembered>, Option<String>) {
         let path = self.folder.join(MEMORY);
         let shown = path.display();
-        let text = match read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, None),
-            Err(error) => return (None, Some(format!("cannot read {shown}: {error}"))),
-        };
-        let why = match serde_json::from_slice::<Written>(&text) {
-            Ok(written) if written.saved.version == VERSION => {
-                let mut saved = written.saved;
-                if written.boot_id.is_none() || written.boot_id != self.boot_id {
-                    saved.targets.retain(|_, target| !target.is_of_file());
-                }
-                return (Some(saved), None);
+        let why = match understood(&path, self.boot_id.as_deref()) {
+            Ok(remembered) => return (remembered, None),
+            Err(Unread::Closed(error)) => {
+                return (None, Some(format!("cannot read {shown}: {error}")));
             }
-            Ok(written) => format!("is of version {}", written.saved.version),
-            Err(error) => format!("cannot be understood ({error})"),
+            Err(Unread::Damaged(why)) => why,
         };
         let aside = self.folder.join(DAMAGED);
         let moved = match fs::rename(&path, &aside) {
@@ -162,8 +167,8 @@ impl State {
     ///
     /// # Errors
     /// When it cannot be written; what was written before stays.
-    pub fn store(&self, saved: Saved) -> io::Result<()> {
-        let written = Written { boot_id: self.boot_id.clone(), saved };
+    pub fn store(&self, remembered: Remembered) -> io::Result<()> {
+        let written = Written { boot_id: self.boot_id.clone(), remembered };
         let text = serde_json::to_vec(&written)?;
         if text.len() as u64 > BYTES_MAX {
             return Err(io::Error::other(format!("more than {BYTES_MAX} bytes to remember")));
@@ -173,6 +178,42 @@ impl State {
         file.as_file().sync_all()?;
         file.persist(self.folder.join(MEMORY)).map_err(|error| error.error)?;
         File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// What an exporter remembers in a folder that it may have now: nothing is taken, moved or
+/// written. `None` when there is nothing that can be understood.
+pub fn peek(folder: &Path, procfs: &Procfs) -> Option<Remembered> {
+    understood(&folder.join(MEMORY), procfs.boot_id().as_deref()).ok().flatten()
+}
+
+/// Why a file was not read.
+enum Unread {
+    Closed(io::Error),
+    /// In words.
+    Damaged(String),
+}
+
+fn understood(path: &Path, boot_id: Option<&str>) -> Result<Option<Remembered>, Unread> {
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Unread::Closed(error)),
+    };
+    match serde_json::from_slice::<Written>(&text) {
+        Ok(Written { boot_id: written_in, mut remembered })
+            if remembered.saved.version == VERSION =>
+        {
+            if written_in.is_none() || written_in.as_deref() != boot_id {
+                remembered.saved.forget_boot();
+                remembered.traces.clear();
+            }
+            Ok(Some(remembered))
+        }
+        Ok(written) => {
+            Err(Unread::Damaged(format!("is of version {}", written.remembered.saved.version)))
+        }
+        Err(error) => Err(Unread::Damaged(format!("cannot be understood ({error})"))),
     }
 }
 
@@ -209,8 +250,8 @@ mod tests {
         State::take(folder, &Procfs::new("/proc"))
     }
 
-    fn empty() -> Saved {
-        Saved { version: VERSION, targets: Default::default() }
+    fn empty() -> Remembered {
+        Remembered { saved: Saved::empty(), traces: SavedTraces::new() }
     }
 
     #[test]
@@ -253,15 +294,19 @@ mod tests {
         assert_eq!(state.load(), (None, None));
         state.store(empty()).unwrap();
         assert_eq!(state.load(), (Some(empty()), None));
+        assert_eq!(peek(folder.path(), &Procfs::new("/proc")), Some(empty()));
         for text in ["", "{", "null", "{\"version\": 1}", "\u{0}"] {
             fs::write(folder.path().join(MEMORY), text).unwrap();
+            // Who only looks leaves it where it is.
+            assert_eq!(peek(folder.path(), &Procfs::new("/proc")), None);
             let (saved, told) = state.load();
             assert_eq!(saved, None);
             assert!(told.unwrap().contains("set aside"), "{text}");
             assert_eq!(fs::read_to_string(folder.path().join(DAMAGED)).unwrap(), text);
             assert_eq!(state.load(), (None, None));
         }
-        let newer = Saved { version: VERSION + 1, ..empty() };
+        let mut newer = empty();
+        newer.saved.version += 1;
         state.store(newer).unwrap();
         assert!(state.load().1.unwrap().contains("version 2"));
         // Nothing is left behind beside the three files.

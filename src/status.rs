@@ -178,6 +178,9 @@ pub struct Seen {
     pub facts: Facts,
     /// Files that vanished between listing and reading in that scan.
     pub vanished: u32,
+    /// A lock was ever seen at this place, as far as is remembered. A file whose presence means
+    /// nothing and that was never seen held may be no lock of the kernel's.
+    pub ever_held: bool,
 }
 
 impl Seen {

@@ -23,6 +23,7 @@ use crate::cli::{Check, Cli, Output};
 use crate::config::Config;
 use crate::exposition::metrics::{Rules, StatusCollector};
 use crate::exposition::{json, openmetrics, table};
+use crate::state;
 use crate::status::Status;
 use crate::target::{TargetName, TargetSpec};
 
@@ -41,7 +42,11 @@ pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
     let searches = config.targets.iter().any(|spec| spec.search().is_some());
     let total = (!searches).then_some(config.targets.len());
     let progress = tokio::spawn(progress(total, finished));
-    let status = look_once(&config, &context, |spec| wanted.allows(spec), done).await;
+    // What the exporter on this machine remembers says since when; its folder stays its own.
+    let folder = cli.machine.state_dir.as_deref();
+    let remembered = folder.and_then(|folder| state::peek(folder, &context.machine.spec.procfs));
+    let wants = |spec: &TargetSpec| wanted.allows(spec);
+    let status = look_once(&config, &context, wants, remembered, done).await;
     if let Some(missing) = wanted.missing(&status) {
         return Err(Failure::Usage(anyhow!(
             "no repository or lock file named {missing} was found"

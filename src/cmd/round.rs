@@ -13,21 +13,31 @@ use crate::scan::Scan;
 use crate::scanner::{self, Open};
 use crate::shard::Shard;
 use crate::source::{self, Context};
+use crate::state::Remembered;
 use crate::status::Status;
 use crate::target::TargetSpec;
 use crate::tracker::Tracker;
 
 /// Looks at every target of a configuration and at every one that its searches find and that is
-/// `wanted`; `done` hears of each one that is finished.
+/// `wanted`, as one who knows what an exporter `remembered`; `done` hears of each one that is
+/// finished.
 pub async fn look_once(
     config: &Config,
     context: &Context,
     wanted: impl Fn(&TargetSpec) -> bool,
+    remembered: Option<Remembered>,
     done: mpsc::UnboundedSender<Arc<TargetSpec>>,
 ) -> Status {
     let roster = Arc::new(Roster::new(config.targets.clone(), Shard::default()));
     let open = discovery::opener(&roster);
     let mut tracker = Tracker::new(source::policy, config.scan.hold);
+    if let Some(Remembered { saved, traces }) = remembered {
+        tracker.restore(saved);
+        context.machine.traces.restore(traces);
+        // The clock may have been set since.
+        let (wall, boot) = scanner::moment();
+        tracker.clock(wall, boot);
+    }
     let lane = config.scan.concurrency.max(1);
     let searches = roster.targets();
     let searches = searches.iter().filter(|spec| spec.search().is_some()).cloned().collect();

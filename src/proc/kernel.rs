@@ -5,10 +5,12 @@
 //! have the lock (it was inherited, handed on, or has no pid) once of all, within a budget.
 #![allow(clippy::disallowed_methods, reason = "the age of a reading is measured here")]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
 
 use super::locks::{Class, FileKey, Row};
 use super::procfs::{Budget, Procfs, Proof};
@@ -58,7 +60,8 @@ struct Walk {
 /// Every file that some process has open.
 #[derive(Debug)]
 struct Open {
-    files: HashSet<(u64, u64)>,
+    /// Process and descriptor by inode number; under none those whose number is not known.
+    by_inode: HashMap<Option<u64>, Vec<(i32, u32)>>,
     /// All processes were looked at.
     complete: bool,
 }
@@ -150,6 +153,21 @@ impl Picture {
         self.rows(lock.file).iter().any(|row| !row.waits && LockRow::from(row) == lock)
     }
 
+    /// Whether this lock is there on the file that was made then: its number may have gone to
+    /// another file since. Where no descriptor may be looked through, the number is believed.
+    pub fn has_on(&self, lock: LockRow, born_at: Option<Timestamp>) -> bool {
+        if !self.has(lock) {
+            return false;
+        }
+        let (proofs, _) = self.proofs(lock.file);
+        let mut seen = proofs
+            .iter()
+            .filter(|proof| LockRow::from(&proof.row) == lock)
+            .filter_map(|proof| self.procfs.descriptor_born_at(proof.pid, proof.fd))
+            .peekable();
+        seen.peek().is_none() || born_at.is_none() || seen.any(|born| Some(born) == born_at)
+    }
+
     /// Which descriptors are proven to have locks on one file, and whether it is certain that
     /// there are no more.
     pub fn proofs(&self, file: FileKey) -> (Vec<Proof>, bool) {
@@ -184,25 +202,38 @@ impl Picture {
         all.iter().filter(move |orphan| orphan.path == path).map(|orphan| orphan.lock)
     }
 
-    /// Whether some process has this file open, by device and inode as `stat` shows them. `None`
-    /// when none is seen to and not all may be seen.
-    pub fn is_open(&self, file: (u64, u64)) -> Option<bool> {
-        let open = self.open.get_or_init(|| {
-            let mut budget = Budget::new(FDS_MAX, WALK_MAX);
-            let mut open = Open { files: HashSet::new(), complete: self.shows_all };
-            for pid in self.procfs.pids().unwrap_or_default() {
-                match self.procfs.open_files(pid, &mut budget) {
-                    Some(files) => open.files.extend(files),
-                    None => open.complete &= self.procfs.is_kept(pid),
-                }
+    /// Whether some process has this file open: by its number as the kernel counts, then by device
+    /// and inode as `stat` shows them. `None` when none is seen to and not all may be seen. Files
+    /// with other numbers are not asked for, since their file systems may not answer.
+    pub fn is_open(&self, inode: u64, file: (u64, u64)) -> Option<bool> {
+        let open = self.open.get_or_init(|| self.find_open());
+        let candidates = [Some(inode), None].into_iter().filter_map(|key| open.by_inode.get(&key));
+        let mut complete = open.complete;
+        for (pid, fd) in candidates.flatten() {
+            match self.procfs.descriptor_file(*pid, *fd) {
+                Some(found) if found == file => return Some(true),
+                Some(_) => {}
+                // It may be closed to us.
+                None => complete = false,
             }
-            open.complete &= !budget.is_spent();
-            open
-        });
-        match open.files.contains(&file) {
-            true => Some(true),
-            false => open.complete.then_some(false),
         }
+        complete.then_some(false)
+    }
+
+    fn find_open(&self) -> Open {
+        let mut budget = Budget::new(FDS_MAX, WALK_MAX);
+        let mut open = Open { by_inode: HashMap::new(), complete: self.shows_all };
+        for pid in self.procfs.pids().unwrap_or_default() {
+            let Some(files) = self.procfs.open_files(pid, &mut budget) else {
+                open.complete &= self.procfs.is_kept(pid);
+                continue;
+            };
+            for (fd, inode) in files {
+                open.by_inode.entry(inode).or_default().push((pid, fd));
+            }
+        }
+        open.complete &= !budget.is_spent();
+        open
     }
 
     fn taker(&self, pid: i32) -> Arc<Vec<Proof>> {

@@ -18,6 +18,7 @@ use super::kernel::{self, KernelLocks};
 use super::process::{Clock, Programs, SLACK, weigh};
 use super::procfs::Procfs;
 use super::steady::Steady;
+use super::traces::Traces;
 use crate::lock::Liveness;
 use crate::status::{HolderProcess, Holders, MachineStatus};
 
@@ -57,6 +58,8 @@ pub struct Machine {
     pub spec: MachineSpec,
     /// Its kernel locks.
     pub locks: KernelLocks,
+    /// Locks that were seen at watched paths.
+    pub traces: Traces,
     users: OnceLock<HashMap<u32, Arc<str>>>,
     list: Mutex<Option<Arc<List>>>,
     steady: Mutex<Option<Steady>>,
@@ -104,6 +107,7 @@ impl Machine {
             users: OnceLock::new(),
             list: Mutex::default(),
             steady: Mutex::default(),
+            traces: Traces::default(),
         }
     }
 

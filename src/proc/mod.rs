@@ -11,3 +11,4 @@ pub mod mountinfo;
 pub mod process;
 pub mod procfs;
 pub mod steady;
+pub mod traces;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::locks::{self, FdInfo, Row, Rows};
@@ -195,27 +196,49 @@ impl Procfs {
         Some(link.as_os_str().as_bytes().to_vec())
     }
 
-    /// Device and inode of an open file, as `stat` shows them.
-    pub fn descriptor_file(&self, pid: i32, fd: u32) -> Option<(u64, u64)> {
-        let stat = rustix::fs::stat(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
-        Some((stat.st_dev, stat.st_ino))
+    /// What is known of an open file without asking its file system, which may not answer.
+    fn descriptor_stat(&self, pid: i32, fd: u32, wanted: StatxFlags) -> Option<Statx> {
+        let path = self.root.join(format!("{pid}/fd/{fd}"));
+        let stat = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+        StatxFlags::from_bits_retain(stat.stx_mask).contains(wanted).then_some(stat)
     }
 
-    /// Device and inode of every file that a process has open.
-    /// `None` where that may not be read.
-    pub fn open_files(&self, pid: i32, budget: &mut Budget) -> Option<Vec<(u64, u64)>> {
-        let fds = match std::fs::read_dir(self.root.join(format!("{pid}/fd"))) {
+    /// Device and inode of an open file, as `stat` shows them.
+    pub fn descriptor_file(&self, pid: i32, fd: u32) -> Option<(u64, u64)> {
+        let stat = self.descriptor_stat(pid, fd, StatxFlags::INO)?;
+        Some((rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino))
+    }
+
+    /// When an open file was made, where its file system knows.
+    pub fn descriptor_born_at(&self, pid: i32, fd: u32) -> Option<Timestamp> {
+        let stat = self.descriptor_stat(pid, fd, StatxFlags::BTIME)?;
+        let nanos = i32::try_from(stat.stx_btime.tv_nsec).ok()?;
+        Timestamp::new(stat.stx_btime.tv_sec, nanos).ok()
+    }
+
+    /// Descriptor and inode number of every file that a process has open; the number is absent
+    /// before Linux 5.14. `None` where not all of that may be read.
+    pub fn open_files(&self, pid: i32, budget: &mut Budget) -> Option<Vec<(u32, Option<u64>)>> {
+        let folder = format!("{pid}/fdinfo");
+        let fds = match std::fs::read_dir(self.root.join(&folder)) {
             Ok(fds) => fds,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
             Err(_) => return Some(Vec::new()),
         };
         let mut files = Vec::new();
-        for fd in fds.flatten() {
+        for entry in fds.flatten() {
             if !budget.take() {
                 return None;
             }
-            let fd = fd.file_name().to_str().and_then(|name| name.parse().ok());
-            files.extend(fd.and_then(|fd| self.descriptor_file(pid, fd)));
+            let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            match self.read(format!("{folder}/{fd}"), BYTES_MAX) {
+                Ok(text) => files.push((fd, locks::parse_fdinfo(&text).inode)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+                // It was closed meanwhile.
+                Err(_) => {}
+            }
         }
         Some(files)
     }

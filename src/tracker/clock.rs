@@ -41,6 +41,17 @@ pub(super) enum Reading {
 }
 
 impl Clock {
+    /// Takes up the lead that another process saw in the same boot, so that a step in between
+    /// shows.
+    pub fn resume(&mut self, lead: SignedDuration) {
+        self.lead.get_or_insert(lead);
+    }
+
+    /// The wall clock's lead over the boot-time clock.
+    pub fn lead(&self) -> Option<SignedDuration> {
+        self.lead
+    }
+
     /// Takes in the wall clock and the boot-time clock of one moment.
     pub fn read(&mut self, wall: Timestamp, boot: Duration) -> Reading {
         let lead = wall.as_duration().saturating_sub(signed(boot));

@@ -92,6 +92,7 @@ pub(super) struct Found {
     pub started: PerMode<u64>,
     pub refreshes: u64,
     pub stale_removals: u64,
+    pub ever_held: bool,
 }
 
 impl Memory {
@@ -109,6 +110,7 @@ impl Memory {
         (found.blocked_since, found.blocked_surely_since) =
             self.runs.look(time, &found.entries, shown, hold);
         found.clock_skew = clock_skew(&found.entries, time.ended, &time.policy);
+        found.ever_held = self.ever_held();
         let sealed = found.entries.iter().any(|seen| may_open(&seen.entry));
         self.last = Some(LastLook { began: time.began, sealed });
         found
@@ -174,6 +176,11 @@ impl Memory {
         });
     }
 
+    /// Whether anybody was ever seen to hold it.
+    pub fn ever_held(&self) -> bool {
+        self.holds_made > 0
+    }
+
     /// How many names and holds are remembered.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
@@ -217,6 +224,7 @@ impl Found {
             ignored: rest.ignored,
             facts: rest.facts,
             vanished: rest.vanished,
+            ever_held: self.ever_held,
         }
     }
 }

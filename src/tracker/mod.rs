@@ -26,6 +26,7 @@ pub use saved::{Saved, SavedTarget, VERSION};
 
 use clock::{Clock, Reading, Shift};
 use memory::Memory;
+use saved::Place;
 
 /// Everything known so far.
 ///
@@ -82,7 +83,7 @@ pub struct Tracker {
     hold: Duration,
     memories: BTreeMap<TargetName, Memory>,
     /// What another process remembered of targets that were not asked for yet.
-    restored: BTreeMap<String, SavedTarget>,
+    restored: BTreeMap<String, (Place, Memory)>,
     /// Names of the searches in the set, shown or not: what is below them may be found yet.
     searches: Vec<TargetName>,
     clock: Clock,
@@ -172,7 +173,8 @@ impl Tracker {
     }
 
     fn shift(&mut self, by: SignedDuration) {
-        self.memories.values_mut().for_each(|memory| memory.shift(by));
+        let restored = self.restored.values_mut().map(|(_, memory)| memory);
+        self.memories.values_mut().chain(restored).for_each(|memory| memory.shift(by));
         Arc::make_mut(&mut self.status.events).iter_mut().for_each(|event| event.shift(by));
         for target in Arc::make_mut(&mut self.status.targets).values_mut() {
             let target = Arc::make_mut(target);
@@ -209,7 +211,9 @@ impl Tracker {
         match scan.outcome {
             // Such a look tells nothing of locks, so what is remembered stays as it is.
             Ok(look) if look.facts.unknown.is_some() => {
-                let seen = memory::Found::default().into_seen(scan.ended_at, look);
+                let ever_held = memory.ever_held();
+                let found = memory::Found { ever_held, ..memory::Found::default() };
+                let seen = found.into_seen(scan.ended_at, look);
                 target.phase = Phase::Seen(Arc::new(seen));
             }
             Ok(look) => {

@@ -26,6 +26,9 @@ const COUNT_MAX: u64 = u64::MAX / 2;
 pub struct Saved {
     /// [`VERSION`].
     pub version: u32,
+    /// The wall clock's lead over the boot-time clock; true in the same boot only.
+    #[serde(default)]
+    lead: Option<SignedDuration>,
     /// By name.
     pub targets: BTreeMap<String, SavedTarget>,
 }
@@ -34,7 +37,7 @@ pub struct Saved {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedTarget {
     /// Source, backend and place: at another one nothing of it is true.
-    place: (String, String, String),
+    place: Place,
     turn: u64,
     holds_made: u64,
     /// Begin of the last look, and whether it left holders unknown.
@@ -44,10 +47,24 @@ pub struct SavedTarget {
     blocked: [Option<SavedRun>; 2],
 }
 
-impl SavedTarget {
-    /// Whether it is of a lock file: such locks do not outlive a boot.
-    pub fn is_of_file(&self) -> bool {
-        self.place.0 == "file"
+pub(super) type Place = (String, String, String);
+
+impl Saved {
+    /// Nothing is remembered.
+    pub fn empty() -> Self {
+        Self { version: VERSION, lead: None, targets: BTreeMap::new() }
+    }
+
+    /// Forgets what another boot makes untrue: the clocks' difference, and who had the kernel's
+    /// locks. That they were held once is still so.
+    pub fn forget_boot(&mut self) {
+        self.lead = None;
+        for target in self.targets.values_mut().filter(|target| target.place.0 == "file") {
+            target.names.clear();
+            target.holds.clear();
+            target.last = None;
+            target.blocked = [None, None];
+        }
     }
 }
 
@@ -129,37 +146,44 @@ impl Tracker {
     pub fn save(&self) -> Saved {
         let saved = |(name, memory): (&TargetName, &Memory)| {
             let spec = &self.status.targets.get(name)?.spec;
-            Some((name.as_str().to_owned(), SavedTarget::of(spec, memory)))
+            Some((name.as_str().to_owned(), SavedTarget::of(place(spec), memory)))
         };
         let awaited = |name: &&String| self.searches.iter().any(|search| search.is_above(name));
         let restored = self.restored.iter().filter(|(name, _)| awaited(name));
-        let restored = restored.map(|(name, saved)| (name.clone(), saved.clone()));
+        let restored = restored
+            .map(|(name, (place, memory))| (name.clone(), SavedTarget::of(place.clone(), memory)));
         let targets = self.memories.iter().filter_map(saved).chain(restored).collect();
-        Saved { version: VERSION, targets }
+        Saved { version: VERSION, lead: self.clock.lead(), targets }
     }
 
     /// Takes up what another tracker remembered; before the first [`Tracker::retarget`]. A target
     /// that is not in the set by then, or at another place, begins anew.
     pub fn restore(&mut self, saved: Saved) {
-        if saved.version == VERSION {
-            self.restored = saved.targets;
+        if saved.version != VERSION {
+            return;
         }
+        if let Some(lead) = saved.lead {
+            self.clock.resume(lead);
+        }
+        let memory = |target: SavedTarget| (target.place.clone(), target.into_memory());
+        self.restored =
+            saved.targets.into_iter().map(|(name, target)| (name, memory(target))).collect();
     }
 
     /// What is to be remembered of a target that is new to this tracker.
     pub(super) fn remembered(&mut self, spec: &TargetSpec) -> Memory {
-        let saved = self.restored.remove(spec.name.as_str());
-        let saved = saved.filter(|saved| saved.place == place(spec));
-        saved.map(SavedTarget::into_memory).unwrap_or_default()
+        let restored = self.restored.remove(spec.name.as_str());
+        let restored = restored.filter(|(known, _)| *known == place(spec));
+        restored.map(|(_, memory)| memory).unwrap_or_default()
     }
 }
 
-fn place(spec: &TargetSpec) -> (String, String, String) {
+fn place(spec: &TargetSpec) -> Place {
     (spec.source_name().to_owned(), spec.backend().to_owned(), spec.location())
 }
 
 impl SavedTarget {
-    fn of(spec: &TargetSpec, memory: &Memory) -> Self {
+    fn of(place: Place, memory: &Memory) -> Self {
         let name = |(id, name): (&LockId, &Name)| (id.as_str().to_owned(), SavedName::from(name));
         let holds = memory
             .holds
@@ -167,7 +191,7 @@ impl SavedTarget {
             .flat_map(|(key, holds)| holds.values().map(move |held| SavedHold::of(key, held)));
         let PerMode { exclusive, shared } = &memory.runs.0;
         Self {
-            place: place(spec),
+            place,
             turn: memory.turn,
             holds_made: memory.holds_made,
             last: memory.last.as_ref().map(|last| (last.began, last.sealed)),

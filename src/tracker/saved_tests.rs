@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 
+use super::Tracker;
 use super::tests::{HOLD, MIN, at, spec};
-use super::{Saved, Tracker};
 use crate::lock::*;
 use crate::scan::{Look, Scan};
 use crate::source;
@@ -83,6 +84,60 @@ fn a_restart_in_the_middle_of_a_hold_keeps_its_start() {
 }
 
 #[test]
+fn a_clock_that_was_set_while_nobody_ran_is_followed() {
+    let mut tracker = fresh();
+    tracker.retarget(&targets());
+    look(&mut tracker, 0, vec![]);
+    look(&mut tracker, MIN, vec![lock(1, 0, 0, MIN, false)]);
+    // Forty minutes pass, and the clock is set an hour forward in them.
+    let mut next = restarted(&tracker);
+    let by = next.clock(at(100 * MIN), Duration::from_secs(1_000_000 + 40 * 60)).unwrap();
+    assert_eq!(by, SignedDuration::from_hours(1));
+    let outcome = Ok(Look { entries: vec![lock(1, 0, 0, 0, false)], ..Look::default() });
+    let spec = Arc::new(spec("t", "/srv/t"));
+    let (started_at, ended_at) = (at(100 * MIN), at(100 * MIN));
+    let boot = Duration::from_secs(1_000_000 + 40 * 60);
+    next.apply(Scan { spec, started_at, ended_at, boot, took: Duration::ZERO, outcome });
+    let status = next.status();
+    let seen = status.targets.values().next().and_then(|target| target.seen()).unwrap();
+    // It was held for 39 minutes, as it was.
+    assert_eq!(seen.holds[0].held_since, at(61 * MIN));
+    assert_eq!(seen.blocked_since.exclusive, Some(at(61 * MIN)));
+}
+
+#[test]
+fn another_boot_forgets_who_had_a_kernel_lock_and_not_that_somebody_had() {
+    let file = || {
+        let path = "/run/job.lock".into();
+        let (role, format) = (Role::Job, FileFormat::Kernel);
+        let source = SourceSpec::File(FileSpec { path, role, format });
+        TargetSet::new([TargetSpec { source, ..spec("t", "/srv/t") }])
+    };
+    let mut tracker = fresh();
+    tracker.retarget(&file());
+    let scan = |tracker: &mut Tracker, now: i64, entries| {
+        let outcome = Ok(Look { entries, ..Look::default() });
+        let spec = Arc::clone(file().iter().next().unwrap());
+        let boot = Duration::from_secs(now.unsigned_abs());
+        let (started_at, ended_at, took) = (at(now), at(now), Duration::ZERO);
+        tracker.apply(Scan { spec, started_at, ended_at, boot, took, outcome });
+        let status = tracker.status();
+        Arc::clone(status.targets.values().next().and_then(|target| target.seen()).unwrap())
+    };
+    assert!(!scan(&mut tracker, 1000, vec![]).ever_held);
+    assert!(scan(&mut tracker, 2000, vec![lock(1, 0, 0, 0, false)]).ever_held);
+    let mut saved = tracker.save();
+    saved.forget_boot();
+    let mut next = fresh();
+    next.restore(saved);
+    next.retarget(&file());
+    // The clocks have nothing to do with those of the boot before.
+    let seen = scan(&mut next, 9000, vec![lock(1, 0, 0, 0, false)]);
+    assert!(seen.ever_held);
+    assert_eq!((seen.holds[0].held_since, seen.holds[0].since_is_exact), (at(9000), false));
+}
+
+#[test]
 fn what_was_remembered_of_another_place_is_not_taken_up() {
     let mut tracker = fresh();
     tracker.retarget(&targets());
@@ -97,7 +152,9 @@ fn what_was_remembered_of_another_place_is_not_taken_up() {
         fresh.save().targets["t"].clone()
     });
     let mut newer = fresh();
-    newer.restore(Saved { version: 2, ..saved });
+    let mut unknown = saved;
+    unknown.version += 1;
+    newer.restore(unknown);
     newer.retarget(&targets());
     assert_ne!(newer.save(), tracker.save());
 }

@@ -7,7 +7,7 @@
 
 DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
   openssh-server openssh-client rclone apache2-utils systemd
-  nginx-light curl)
+  nginx-light curl btrfs-progs sshfs psmisc)
 # What only the long parts need, which make the Debian package and run it.
 PACKAGER_PACKAGES=(debootstrap lintian man-db)
 

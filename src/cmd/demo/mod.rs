@@ -64,7 +64,7 @@ pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     if demo.once {
         let context = app::context(app::machine(cli));
         let (done, _) = mpsc::unbounded_channel();
-        let status = look_once(&config, &context, |_| true, done).await;
+        let status = look_once(&config, &context, |_| true, None, done).await;
         return print(&check::prom(&status, &app::rules(&config))?);
     }
     // By default every address; a demo is nobody else's business unless it is asked for.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use self::held::Process;
@@ -24,6 +25,8 @@ use crate::lock::{
 use crate::proc::kernel::{LockRow, Picture};
 use crate::proc::locks::{Class, FileKey, Row};
 use crate::proc::machine::Machine;
+use crate::proc::process::Clock;
+use crate::proc::traces::{LOCKS_MAX, OfPath, Trace};
 use crate::scan::{ErrorClass, Facts, Look, ScanError, UnknownWhy};
 use crate::target::{FileFormat, FileSpec};
 
@@ -33,9 +36,6 @@ mod pid;
 mod place;
 
 pub use glob::{Matched, Matches};
-
-/// Locks on replaced files that are followed for one path.
-const ORPHANS_MAX: usize = 16;
 
 /// The row of this source.
 pub const KIND: SourceKind = SourceKind {
@@ -56,23 +56,16 @@ pub struct LockFile {
     machine: Arc<Machine>,
     /// A look is under way; one that hangs in a dead file system stays so.
     busy: Arc<AtomicBool>,
-    memory: Arc<Mutex<Memory>>,
-}
-
-/// What one look has to know of the one before.
-#[derive(Debug, Default)]
-struct Memory {
-    /// Locks that were held on the file that had the path then.
-    held: Vec<LockRow>,
-    /// Those of them whose file lost the path while they were held.
-    left: Vec<LockRow>,
+    /// Locks that were seen on files that had the path.
+    traces: OfPath,
 }
 
 impl LockFile {
     /// Makes a reader; no I/O.
     pub fn new(spec: FileSpec, context: &Context) -> Self {
         let machine = Arc::clone(&context.machine);
-        Self { spec, machine, busy: Arc::default(), memory: Arc::default() }
+        let traces = machine.traces.of(&spec.path);
+        Self { spec, machine, busy: Arc::default(), traces }
     }
 }
 
@@ -81,8 +74,8 @@ impl LockSource for LockFile {
     async fn scan(&self) -> Result<Look, ScanError> {
         let doing = format!("look at {}", self.spec.path.display());
         let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
-        let memory = Arc::clone(&self.memory);
-        apart(&self.busy, &doing, move || look(&spec, &machine, &memory)).await
+        let traces = Arc::clone(&self.traces);
+        apart(&self.busy, &doing, move || look(&spec, &machine, &traces)).await
     }
 
     async fn ready(&self) {}
@@ -132,14 +125,14 @@ impl Drop for Busy {
     }
 }
 
-fn look(spec: &FileSpec, machine: &Machine, memory: &Mutex<Memory>) -> Result<Look, ScanError> {
+fn look(spec: &FileSpec, machine: &Machine, traces: &Mutex<Vec<Trace>>) -> Result<Look, ScanError> {
     let root = Root(machine.spec.rootfs.clone());
     match spec.format {
         FileFormat::Kernel => {
             let place = root.find(&spec.path, true)?;
             let picture = machine.locks.picture().map_err(no_locks)?;
-            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            kernel(&place, &picture, machine, &mut memory)
+            let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+            kernel(&place, &picture, machine, &mut traces)
         }
         FileFormat::Pid | FileFormat::Exists => {
             let place = root.find(&spec.path, false)?;
@@ -157,7 +150,7 @@ fn kernel(
     place: &Place,
     picture: &Picture,
     machine: &Machine,
-    memory: &mut Memory,
+    traces: &mut Vec<Trace>,
 ) -> Result<Look, ScanError> {
     let mut facts = Facts::default();
     let rows = place.found.as_ref().map_or(&[][..], |found| picture.rows(found.key));
@@ -196,7 +189,11 @@ fn kernel(
         }
         if facts.unknown.is_none() {
             describe(&mut facts, &all, rows, complete);
-            held_now = rows.iter().filter(|row| is_granted(row)).map(LockRow::from).collect();
+            if let Some(after) = taken_after(&all, &machine.spec.procfs.clock()) {
+                facts.details.insert("taken_after", after.to_string().into());
+            }
+            let granted = rows.iter().filter(|row| is_granted(row)).map(LockRow::from);
+            held_now = granted.map(|lock| Trace { lock, born_at: found.born_at }).collect();
             entries.extend(all.iter().map(|one| entry(one, found, machine)));
         }
     }
@@ -204,7 +201,7 @@ fn kernel(
     if facts.unknown.is_none() {
         facts.waiters = Some(held::waiters(rows));
         let key = place.found.as_ref().map(|found| found.key);
-        facts.orphaned = Some(orphans(place, key, picture, memory, held_now));
+        facts.orphaned = Some(orphans(place, key, picture, traces, held_now));
     }
     Ok(Look { entries, facts, ..Look::default() })
 }
@@ -269,6 +266,16 @@ fn describe(facts: &mut Facts, all: &[held::Held], rows: &[Row], complete: bool)
     }
 }
 
+/// A lock is not older than the process that took it, where that still has it: the other bound of
+/// how long it is held. Of several locks that of the first.
+fn taken_after(all: &[held::Held], clock: &Clock) -> Option<Timestamp> {
+    let takers = all.iter().map(|one| {
+        let holder = one.holder.filter(|holder| i64::from(holder.pid) == one.taker)?;
+        Some(clock.at_ticks(holder.start))
+    });
+    takers.min().flatten()
+}
+
 fn entry(one: &held::Held, found: &Found, machine: &Machine) -> LockEntry {
     // The same lock whoever has it now; without a pid of its taker it is known by its holder.
     let taker = match (one.class, one.holder) {
@@ -317,19 +324,17 @@ fn orphans(
     place: &Place,
     key: Option<FileKey>,
     picture: &Picture,
-    memory: &mut Memory,
-    held_now: Vec<LockRow>,
+    traces: &mut Vec<Trace>,
+    held_now: Vec<Trace>,
 ) -> u64 {
-    let before =
-        std::mem::take(&mut memory.left).into_iter().chain(std::mem::take(&mut memory.held));
-    let mut left: Vec<LockRow> =
-        before.filter(|lock| Some(lock.file) != key && picture.has(*lock)).collect();
-    left.sort_unstable();
-    left.dedup();
-    left.truncate(ORPHANS_MAX);
-    memory.held = held_now;
-    memory.held.truncate(ORPHANS_MAX);
-    memory.left.clone_from(&left);
+    let is_left =
+        |trace: &Trace| Some(trace.lock.file) != key && picture.has_on(trace.lock, trace.born_at);
+    traces.retain(is_left);
+    let mut left: Vec<LockRow> = traces.iter().map(|trace| trace.lock).collect();
+    traces.extend(held_now);
+    traces.sort_unstable();
+    traces.dedup();
+    traces.truncate(LOCKS_MAX);
     left.extend(picture.orphans(&place.path).filter(|lock| Some(lock.file) != key));
     left.sort_unstable();
     left.dedup();
@@ -385,7 +390,7 @@ fn present(
 /// Of the processes that a file names one is enough.
 fn judged(
     pids: &[i64],
-    since: jiff::Timestamp,
+    since: Timestamp,
     seen: Instant,
     machine: &Machine,
 ) -> (Option<i64>, Liveness) {
@@ -400,7 +405,7 @@ fn judged(
 /// have survived the boot.
 fn opened(found: &Found, machine: &Machine) -> Liveness {
     let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
-    match picture.is_open(found.stat) {
+    match picture.is_open(found.key.inode, found.stat) {
         Some(true) => Liveness::Alive,
         Some(false) if machine.spec.evidence && machine.is_before_boot(found.modified_at) => {
             match machine.spec.unique {
