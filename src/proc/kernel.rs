@@ -258,22 +258,36 @@ impl Picture {
         })
     }
 
+    /// Locks are looked for only on descriptors of files without a name, since to read what a
+    /// descriptor has costs several times as much as to read its link. First of the processes that
+    /// rows point to; of all where a row has no such process.
     fn find_orphans(&self) -> Vec<Orphan> {
-        let mut found = Vec::new();
-        let files: Vec<FileKey> = match &self.rows {
-            Some(rows) => rows.keys().copied().collect(),
-            None => self.walk().by_file.keys().copied().collect(),
+        let granted = || {
+            let rows = self.rows.iter().flat_map(BTreeMap::values).flatten();
+            rows.filter(|row| !row.waits && row.class.is_lock())
         };
-        for file in files {
-            for Proof { pid, fd, row } in self.proofs(file).0 {
-                if !row.class.is_lock() {
-                    continue;
-                }
-                let Some(path) = self.procfs.descriptor_path(pid, fd) else { continue };
-                let Some(path) = path.strip_suffix(DELETED) else { continue };
-                let orphan = Orphan { path: path.to_vec(), lock: LockRow::from(&row) };
-                if !found.contains(&orphan) {
-                    found.push(orphan);
+        let mut takers: Vec<i64> = granted().map(|row| row.pid).collect();
+        takers.sort_unstable();
+        takers.dedup();
+        let living = |pid: &i64| {
+            let pid = i32::try_from(*pid).ok().filter(|pid| *pid > 0)?;
+            self.procfs.stat(pid).map(|_| pid)
+        };
+        let takers: Option<Vec<i32>> = takers.iter().map(living).collect();
+        let pids = match takers {
+            Some(takers) if self.shows_all => takers,
+            Some(_) | None => self.procfs.pids().unwrap_or_default(),
+        };
+        let mut budget = Budget::new(FDS_MAX, WALK_MAX);
+        let mut found = Vec::new();
+        for pid in pids {
+            for (fd, path) in self.procfs.nameless(pid, DELETED, &mut budget) {
+                let locks = self.procfs.proofs_of(pid, fd);
+                for Proof { row, .. } in locks.iter().filter(|proof| proof.row.class.is_lock()) {
+                    let orphan = Orphan { path: path.clone(), lock: LockRow::from(row) };
+                    if !found.contains(&orphan) {
+                        found.push(orphan);
+                    }
                 }
             }
         }

@@ -86,7 +86,8 @@ impl Procfs {
     }
 
     fn read(&self, path: impl AsRef<Path>, bytes_max: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        // Room for what most of these files hold, so that one reading and one for its end are enough.
+        let mut bytes = Vec::with_capacity(1024);
         File::open(self.root.join(path))?.take(bytes_max).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -182,18 +183,34 @@ impl Procfs {
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            let Ok(text) = self.read(format!("{folder}/{fd}"), BYTES_MAX) else { continue };
-            let FdInfo { locks, .. } = locks::parse_fdinfo(&text);
-            found.extend(locks.into_iter().map(|row| Proof { pid, fd, row }));
+            found.extend(self.proofs_of(pid, fd));
         }
         found
     }
 
-    /// The path that a descriptor was opened by, as the kernel shows it; ends in ` (deleted)`
-    /// when the file has no such name any more.
-    pub fn descriptor_path(&self, pid: i32, fd: u32) -> Option<Vec<u8>> {
-        let link = std::fs::read_link(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
-        Some(link.as_os_str().as_bytes().to_vec())
+    /// The locks that one descriptor is proven to have.
+    pub fn proofs_of(&self, pid: i32, fd: u32) -> Vec<Proof> {
+        let text = self.read(format!("{pid}/fdinfo/{fd}"), BYTES_MAX).unwrap_or_default();
+        let FdInfo { locks, .. } = locks::parse_fdinfo(&text);
+        locks.into_iter().map(|row| Proof { pid, fd, row }).collect()
+    }
+
+    /// Descriptors of a process whose files have lost their names, which is shown by this `mark`
+    /// behind the path; with the path.
+    pub fn nameless(&self, pid: i32, mark: &[u8], budget: &mut Budget) -> Vec<(u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        let Ok(fds) = std::fs::read_dir(self.root.join(format!("{pid}/fd"))) else { return found };
+        for entry in fds.flatten() {
+            if !budget.take() {
+                break;
+            }
+            let Ok(link) = std::fs::read_link(entry.path()) else { continue };
+            let Some(path) = link.as_os_str().as_bytes().strip_suffix(mark) else { continue };
+            if let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                found.push((fd, path.to_vec()));
+            }
+        }
+        found
     }
 
     /// What is known of an open file without asking its file system, which may not answer.

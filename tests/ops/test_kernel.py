@@ -2,6 +2,7 @@
 namespaces and mounts, and over restarts of the exporter."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -201,6 +202,10 @@ class Sight(Kernel):
         self.hold("flock")
         ours = self.look(before=inside)
         self.assertEqual((ours["state"], ours["findings"][0]["topic"]), ("unknown", "not_seen"))
+        # lslocks lists nothing there, as of a file that is free.
+        theirs = json.loads(run(*inside, "lslocks", "--json", "-o", "INODE") or "{}")
+        rows = [row["inode"] for row in theirs.get("locks", [])]
+        self.assertNotIn(self.path.stat().st_ino, rows)
         # The host's /proc inside of it shows all.
         host = self.mount("--bind", "/proc")
         ours = self.look(f"--path.procfs={host}", before=inside)
