@@ -94,7 +94,9 @@ def run(*command: str | Path) -> str:
 
 def config(folder: Path, paths: dict[str, Path], **options) -> Path:
     """A configuration of lock files by name."""
-    targets = [{"name": name, "file": {"path": str(path)} | options} for name, path in paths.items()]
+    targets = [
+        {"name": name, "file": {"path": str(path)} | options} for name, path in paths.items()
+    ]
     file = folder / "check.yml"
     file.write_text(yaml.safe_dump({"targets": targets}))
     file.chmod(0o644)

@@ -65,9 +65,11 @@ class Memory(unittest.TestCase):
         return self.watching(paths, f"--state.dir={self.state}")
 
     def seen(self, running: exporter.Exporter, target: str, name: str, **labels: str) -> float:
-        return servers.wait_for(
-            f"{name} of {target}", lambda: (running.samples(target).all(name, **labels) or [None])[0]
-        )[1]
+        def first():
+            found = running.samples(target).all(name, **labels)
+            return found[0] if found else None
+
+        return servers.wait_for(f"{name} of {target}", first)[1]
 
     def log(self) -> str:
         return (self.folder / "lock_exporter.log").read_text()
