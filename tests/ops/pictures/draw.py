@@ -163,7 +163,7 @@ def shoot(
 SMALL = {"overview": ("dark", 990), "target": ("light", 860)}
 
 
-def text_of(picture: Path) -> str:
+def page_of(picture: Path) -> str:
     """What the page of a picture has as HTML once it is drawn."""
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
