@@ -86,7 +86,7 @@ impl Procfs {
     }
 
     fn read(&self, path: impl AsRef<Path>, bytes_max: u64) -> io::Result<Vec<u8>> {
-        // Room for what most of these files hold, so that one reading and one for its end are enough.
+        // Room for what most of these files hold: one reading and one for its end are enough.
         let mut bytes = Vec::with_capacity(1024);
         File::open(self.root.join(path))?.take(bytes_max).read_to_end(&mut bytes)?;
         Ok(bytes)
