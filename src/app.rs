@@ -26,7 +26,7 @@ use crate::exposition::metrics::{Exporter, Rules};
 use crate::proc::machine::{Machine, MachineSpec};
 use crate::proc::process::Programs;
 use crate::proc::procfs::Procfs;
-use crate::reload::{Load, Reloader, Settings, Wish};
+use crate::reload::{Load, Refused, Reloader, Settings, Wish};
 use crate::roster::Roster;
 use crate::scan::Scan;
 use crate::scanner::{Scanner, moment};
@@ -174,6 +174,8 @@ pub async fn run<'a>(
             shard: config.shard.ordinal(),
             total_shards: config.shard.total(),
         },
+        config: Arc::new(config.clone()),
+        refused: None,
     });
     let open = discovery::opener(&roster);
     let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
@@ -331,7 +333,15 @@ async fn track(mut on: Tracking) {
         tokio::select! {
             _ = ticks.tick() => {}
             Ok(()) = on.settings.changed() => {
-                on.tracker.hold_for(on.settings.borrow_and_update().rules.hold);
+                let settings = on.settings.borrow_and_update().clone();
+                on.tracker.hold_for(settings.rules.hold);
+                match settings.refused {
+                    Some(Refused { at, error }) => on.tracker.reloaded(at, Err(error)),
+                    None => {
+                        let at = settings.exporter.reload_success_at;
+                        on.tracker.reloaded(at, Ok(settings.config.targets.len()));
+                    }
+                }
             }
             changed = on.targets.changed() => {
                 if changed.is_err() {

@@ -30,6 +30,19 @@ pub struct Settings {
     pub rules: Arc<Rules>,
     /// Facts about this process.
     pub exporter: Exporter,
+    /// The configuration in use.
+    pub config: Arc<Config>,
+    /// The last configuration that was refused, until one is taken into use.
+    pub refused: Option<Refused>,
+}
+
+/// A configuration that was not taken into use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// When.
+    pub at: Timestamp,
+    /// What is wrong with it, in words.
+    pub error: Arc<str>,
 }
 
 /// Owns the senders of everything that follows the configuration.
@@ -59,6 +72,7 @@ impl Reloader<'_> {
                 tracing::error!(%error, "configuration not reloaded; the old one stays in use");
                 self.settings.send_modify(|settings| {
                     settings.exporter.reload_successful = false;
+                    settings.refused = Some(Refused { at: now, error: error.as_str().into() });
                 });
                 return Err(error);
             }
@@ -80,6 +94,8 @@ impl Reloader<'_> {
             settings.rules = Arc::new((self.rules)(&config));
             settings.exporter.reload_successful = true;
             settings.exporter.reload_success_at = now;
+            settings.config = Arc::new(config.clone());
+            settings.refused = None;
         });
         self.current = config;
         Ok(())

@@ -14,13 +14,18 @@ use crate::lock::{GoneReason, HoldKey, Holder, LeasePolicy, LockEntry, LockId, L
 use crate::scan::{Facts, Ignored, ScanError};
 use crate::target::{PerMode, TargetName, TargetSpec};
 
+mod event;
+
+pub use event::{Event, EventKind, Happening, LockEvent};
+
 /// Everything known at one moment. Cheap to clone and to share.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Every target of the current set, also those never scanned.
     pub targets: Arc<BTreeMap<TargetName, Arc<TargetStatus>>>,
-    /// The last events, oldest first; bounded by [`Status::EVENTS_MAX`].
-    pub events: Arc<VecDeque<LockEvent>>,
+    /// The last events of all targets and of the exporter, oldest first; bounded by
+    /// [`Status::EVENTS_MAX`].
+    pub events: Arc<VecDeque<Arc<Event>>>,
     /// Durations of ended holds, by source and mode.
     pub durations: Arc<BTreeMap<(&'static str, LockMode), DurationHistogram>>,
     /// Grows with every change.
@@ -30,6 +35,9 @@ pub struct Status {
 impl Status {
     /// No more events than this are kept, over all targets.
     pub const EVENTS_MAX: usize = 500;
+    /// No more events than this are kept of one target, so that a busy one drives out only its
+    /// own.
+    pub const TARGET_EVENTS_MAX: usize = 20;
 }
 
 /// What can be seen of this machine, and who can hold repository locks on it.
@@ -79,6 +87,8 @@ pub struct TargetStatus {
     pub counters: TargetCounters,
     /// The last step of this machine's clock, which every target shares.
     pub clock_step: Option<ClockStep>,
+    /// Its own last events, oldest first; bounded by [`Status::TARGET_EVENTS_MAX`].
+    pub events: Arc<VecDeque<Arc<Event>>>,
 }
 
 /// A step of this machine's wall clock, told from time that passes by the boot-time clock.
@@ -302,37 +312,6 @@ pub struct TargetCounters {
     pub refreshes: u64,
     /// Lock files that vanished while stale and were not refreshed: somebody ran `unlock`.
     pub stale_removals: u64,
-}
-
-/// Something that happened to a lock between two looks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockEvent {
-    /// End of the scan that noticed it.
-    pub at: Timestamp,
-    /// Which target.
-    pub target: TargetName,
-    /// Which lock file.
-    pub id: LockId,
-    /// What.
-    pub kind: EventKind,
-    /// Whose; absent for files that could not be read.
-    pub hold: Option<(LockMode, Holder)>,
-}
-
-/// What can happen to a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// A hold began.
-    Acquired,
-    /// A hold was renewed.
-    Refreshed,
-    /// A hold ended.
-    Released,
-    /// A lock became stale, or a stale hold came back to life.
-    VerdictChanged {
-        /// Whether it is stale now.
-        stale: bool,
-    },
 }
 
 /// Durations of ended holds.

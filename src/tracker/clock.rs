@@ -4,6 +4,7 @@
 //! with it, so that "seen for" and "held for" count time that passed. What other clocks stamped,
 //! a holder's or a storage's, stays as it is. Nobody here knows which of the clocks is right.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::blocked::Runs;
 use super::held::{Held, Origin, Written};
 use super::memory::{Memory, Name, signed};
 use crate::scan::Scan;
-use crate::status::{ClockStep, LockEvent, Phase, Seen, SeenEntry, TargetStatus};
+use crate::status::{ClockStep, Event, Happening, Phase, Seen, SeenEntry, TargetStatus};
 
 /// Less than this is no step: reading two clocks takes its time, and a slewed clock moves both.
 const STEP_MIN: Duration = Duration::from_secs(2);
@@ -178,6 +179,9 @@ impl Shift for TargetStatus {
         if let Some(attempt) = &mut self.last_attempt {
             attempt.ended_at.shift(by);
         }
+        if !self.events.is_empty() {
+            Arc::make_mut(&mut self.events).shift(by);
+        }
         match &mut self.phase {
             Phase::Pending => {}
             Phase::Seen(seen) => Arc::make_mut(seen).shift(by),
@@ -215,8 +219,25 @@ impl Shift for SeenEntry {
     }
 }
 
-impl Shift for LockEvent {
+impl Shift for VecDeque<Arc<Event>> {
+    fn shift(&mut self, by: SignedDuration) {
+        self.iter_mut().for_each(|event| Arc::make_mut(event).shift(by));
+    }
+}
+
+impl Shift for Event {
     fn shift(&mut self, by: SignedDuration) {
         self.at.shift(by);
+        match &mut self.what {
+            Happening::Blocked { since, .. }
+            | Happening::Unblocked { since, .. }
+            | Happening::ScanRecovered { since } => since.shift(by),
+            Happening::Lock { .. }
+            | Happening::RemovedStale { .. }
+            | Happening::ScanFailing { .. }
+            | Happening::Reloaded { .. }
+            | Happening::ReloadRefused { .. }
+            | Happening::ClockStepped { .. } => {}
+        }
     }
 }

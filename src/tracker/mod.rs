@@ -4,7 +4,7 @@
 //! Pure: no clock, no I/O, no logging. It refuses to conclude anything from a scan that failed:
 //! such a scan changes what is said about scanning, never what is said about locks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::lock::{LeasePolicy, LockMode};
 use crate::scan::{ErrorClass, Look, Scan, ScanError};
-use crate::status::{Attempt, LockEvent, Phase, Seen, Status, TargetCounters, TargetStatus};
+use crate::status::{
+    Attempt, Event, Happening, LockEvent, Phase, Seen, Status, TargetCounters, TargetStatus,
+};
 use crate::target::{TargetName, TargetSet, TargetSpec};
 
 mod blocked;
@@ -20,6 +22,7 @@ mod clock;
 mod held;
 mod holds;
 mod memory;
+mod record;
 mod saved;
 
 pub use saved::{Saved, SavedTarget, VERSION};
@@ -153,6 +156,7 @@ impl Tracker {
             last_attempt: None,
             counters: TargetCounters::default(),
             clock_step: self.clock.step,
+            events: Arc::default(),
         }
     }
 
@@ -175,11 +179,15 @@ impl Tracker {
     fn shift(&mut self, by: SignedDuration) {
         let restored = self.restored.values_mut().map(|(_, memory)| memory);
         self.memories.values_mut().chain(restored).for_each(|memory| memory.shift(by));
-        Arc::make_mut(&mut self.status.events).iter_mut().for_each(|event| event.shift(by));
+        Arc::make_mut(&mut self.status.events).shift(by);
         for target in Arc::make_mut(&mut self.status.targets).values_mut() {
             let target = Arc::make_mut(target);
             target.shift(by);
             target.clock_step = self.clock.step;
+        }
+        let at = self.clock.step.map(|step| step.at);
+        if let Some(at) = at {
+            self.note(at, Happening::ClockStepped { by });
         }
         self.status.revision += 1;
     }
@@ -207,7 +215,8 @@ impl Tracker {
         let mut target = TargetStatus::clone(known);
         target.last_attempt = Some(Attempt { ended_at: scan.ended_at, took: scan.took });
         target.counters.scans += 1;
-        let mut events = Vec::new();
+        let before = target.phase.clone();
+        let (mut events, mut removed) = (Vec::new(), 0);
         match scan.outcome {
             // Such a look tells nothing of locks, so what is remembered stays as it is.
             Ok(look) if look.facts.unknown.is_some() => {
@@ -226,6 +235,7 @@ impl Tracker {
                     durations.entry((target.spec.source_name(), *mode)).or_default().observe(*took);
                 }
                 events = found.events(&scan.spec.name, scan.ended_at);
+                removed = found.stale_removals;
                 let rest = Look { entries: Vec::new(), ..look };
                 target.phase = Phase::Seen(Arc::new(found.into_seen(scan.ended_at, rest)));
             }
@@ -234,20 +244,36 @@ impl Tracker {
                 target.phase = failing(target.phase, error, scan.ended_at);
             }
         }
+        let mut happened = record::of_locks(&events, removed);
+        happened.extend(record::of_phases(&before, &target.phase));
+        let record = |what| {
+            Arc::new(Event { at: scan.ended_at, target: Some(scan.spec.name.clone()), what })
+        };
+        let happened: Vec<_> = happened.into_iter().map(record).collect();
+        record::add(&mut target.events, &happened, Status::TARGET_EVENTS_MAX);
+        record::add(&mut self.status.events, &happened, Status::EVENTS_MAX);
         Arc::make_mut(&mut self.status.targets).insert(scan.spec.name.clone(), Arc::new(target));
-        self.remember(&events);
         self.status.revision += 1;
         events
     }
 
-    fn remember(&mut self, events: &[LockEvent]) {
-        if events.is_empty() {
-            return;
-        }
-        let ring: &mut VecDeque<LockEvent> = Arc::make_mut(&mut self.status.events);
-        ring.extend(events.iter().cloned());
-        let excess = ring.len().saturating_sub(Status::EVENTS_MAX);
-        ring.drain(..excess);
+    /// Records that a configuration was taken into use, or refused and why.
+    /// `result` is the number of its targets, or the error in words.
+    pub fn reloaded(&mut self, at: Timestamp, result: Result<usize, Arc<str>>) {
+        self.note(
+            at,
+            match result {
+                Ok(targets) => Happening::Reloaded { targets },
+                Err(error) => Happening::ReloadRefused { error },
+            },
+        );
+        self.status.revision += 1;
+    }
+
+    /// Records what is about no one target.
+    fn note(&mut self, at: Timestamp, what: Happening) {
+        let event = Arc::new(Event { at, target: None, what });
+        record::add(&mut self.status.events, &[event], Status::EVENTS_MAX);
     }
 
     /// The current picture; cheap: four counters go up. The first scan applied afterwards copies

@@ -136,6 +136,7 @@ impl Watch {
 mod blocking;
 mod clock;
 mod holds;
+mod record;
 
 #[test]
 fn a_scan_that_fails_says_so_at_once_and_keeps_what_was_seen() {

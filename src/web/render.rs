@@ -79,7 +79,7 @@ pub(super) fn page(
         targets.retain(|_, target| !wanted.without.contains(&target.spec.source_name()));
         status.targets = Arc::new(targets);
     }
-    let Settings { rules, exporter: facts } = site.settings.borrow().clone();
+    let Settings { rules, exporter: facts, .. } = site.settings.borrow().clone();
     let collector = StatusCollector::new(status, Timestamp::now(), rules);
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
