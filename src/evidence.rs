@@ -15,11 +15,13 @@ use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
 use crate::target::PerMode;
 
 mod file;
+mod happened;
 mod search;
 mod steps;
 mod view;
 mod words;
 
+pub use happened::{happened, who};
 pub use steps::Step;
 pub use view::Evidence;
 pub use words::{in_words, lasting, quoted};
@@ -86,6 +88,8 @@ pub enum Topic {
     ClockSkew,
     /// A daemon's lock that is not held.
     NotHeld,
+    /// A lock file that was never seen held, and may be one of another format.
+    NeverHeld,
     /// Locks on a file that is no longer at its path.
     ReplacedFile,
     /// The target could not be looked at, or looking did not tell.
@@ -109,6 +113,7 @@ impl Topic {
             Topic::Conflict => "conflict",
             Topic::ClockSkew => "clock_skew",
             Topic::NotHeld => "not_held",
+            Topic::NeverHeld => "never_held",
             Topic::ReplacedFile => "replaced_file",
             Topic::NotSeen => "not_seen",
             Topic::Search => "search",
@@ -153,6 +158,24 @@ impl Finding {
         Self { note, next_step: line, ..self }
     }
 
+    /// Whether it is about how long ago a lock was refreshed.
+    pub fn shows_age(&self) -> bool {
+        match self.topic {
+            Topic::Alive | Topic::Stuck | Topic::OwnerGone | Topic::Sealed => true,
+            Topic::HeldTooLong
+            | Topic::BlockedTooLong
+            | Topic::Unreadable
+            | Topic::Empty
+            | Topic::Conflict
+            | Topic::ClockSkew
+            | Topic::NotHeld
+            | Topic::NeverHeld
+            | Topic::ReplacedFile
+            | Topic::NotSeen
+            | Topic::Search => false,
+        }
+    }
+
     /// Whose lock and what is known of it, as one line.
     pub fn line(&self) -> String {
         match &self.lock_of {
@@ -194,17 +217,20 @@ pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Severity {
 
 /// Why there is nothing new to tell; `done` is what was to be done with the target.
 fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration, done: &str) -> Option<Finding> {
+    let mut next = None;
     let evidence = match &target.phase {
         Phase::Pending => format!("not {done} yet"),
         Phase::Failing { error, since, .. } => {
-            let class = error.class.as_str();
+            next = Some(error.advice.trim_end_matches('.').to_string());
+            let (class, doing, cause) = (error.class.as_str(), &error.doing, &error.cause);
             match now.duration_since(*since) {
                 // A single look has no history to tell.
                 failing if failing < SignedDuration::from_secs(1) => {
-                    format!("cannot be {done} ({class}): {error}")
+                    format!("cannot be {done} ({class}): {doing}: {cause}")
                 }
                 failing => {
-                    format!("cannot be {done} for {} ({class}): {error}", in_words(failing))
+                    let failing = in_words(failing);
+                    format!("cannot be {done} for {failing} ({class}): {doing}: {cause}")
                 }
             }
         }
@@ -213,7 +239,8 @@ fn not_seen(target: &TargetStatus, now: Timestamp, hold: Duration, done: &str) -
         }
         Phase::Seen(_) => return None,
     };
-    Some(Finding::new(Severity::Unknown, Topic::NotSeen, evidence))
+    let finding = Finding::new(Severity::Unknown, Topic::NotSeen, evidence);
+    Some(finding.then(Step { note: next, line: None }))
 }
 
 impl Evidence<'_> {

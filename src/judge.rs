@@ -36,7 +36,7 @@ impl Verdict {
     }
 
     /// The verdict as one word, for pages and JSON.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Verdict::Fresh => "fresh",
             Verdict::Overdue => "overdue",

@@ -7,6 +7,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use lock_exporter::app::{self, Failure};
 use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
+use lock_exporter::exposition::table;
 use lock_exporter::{cmd, web};
 
 /// `check` answers Nagios with 3 for everything that is not a judgement.
@@ -23,6 +24,12 @@ fn main() -> ExitCode {
             // Help and version were asked for: standard output, success.
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             let _ = error.print();
+            if !asked && is_for_nagios() {
+                let words = error.to_string();
+                let first = words.lines().next().unwrap_or_default();
+                let first = first.strip_prefix("error: ").unwrap_or(first);
+                let _ = cmd::print(&table::nagios_refusal(first));
+            }
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(usage_code()) };
         }
     };
@@ -65,8 +72,23 @@ fn complain(text: &str) {
 
 /// The parser failed, so the command line itself has to tell whether it was a `check`.
 fn usage_code() -> u8 {
-    let checking = std::env::args().skip(1).any(|arg| arg == "check");
-    if checking { UNKNOWN } else { USAGE }
+    if is_check() { UNKNOWN } else { USAGE }
+}
+
+fn is_check() -> bool {
+    arguments().any(|argument| argument == "check")
+}
+
+/// Whether a plugin was meant, whose answer has to be on standard output.
+fn is_for_nagios() -> bool {
+    let joined: Vec<_> = arguments().collect();
+    let named = joined.windows(2).any(|pair| pair[0] == "--output" && pair[1] == "nagios");
+    is_check() && (named || joined.iter().any(|argument| argument == "--output=nagios"))
+}
+
+/// The arguments as far as they are text.
+fn arguments() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())
 }
 
 async fn run(cli: &Cli) -> Result<u8, Failure> {
@@ -102,7 +124,8 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
             Ok(0)
         }
         Some(Command::Demo(demo)) => {
-            cmd::demo::run(cli, demo).await.map(|()| 0).map_err(Into::into)
+            cmd::demo::run(cli, demo).await?;
+            Ok(0)
         }
     }
 }

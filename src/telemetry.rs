@@ -43,7 +43,18 @@ impl Operation {
 }
 
 /// The names of handlers in HTTP metrics; everything else is `other`.
-pub const HANDLERS: [&str; 6] = ["/", "/metrics", "/-/healthy", "/-/ready", "/-/reload", "other"];
+pub const HANDLERS: [&str; 10] = [
+    "/",
+    "/metrics",
+    "/targets",
+    "/api/v1",
+    "/config",
+    "/-/page",
+    "/-/healthy",
+    "/-/ready",
+    "/-/reload",
+    "other",
+];
 
 const STATUS_CODES: [&str; 7] = ["200", "400", "403", "404", "405", "500", "503"];
 

@@ -257,14 +257,20 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
     })
 }
 
-/// What a configuration amounts to when nothing is wrong with it, as one line.
+/// What `--config.check` looked at and found nothing wrong with, in words.
 pub fn summary(config: &Config) -> String {
     let searches = config.targets.iter().filter(|spec| spec.search().is_some()).count();
-    let targets = config.targets.len() - searches;
-    match searches {
-        0 => format!("{targets} targets, nothing wrong\n"),
-        _ => format!("{targets} targets, nothing wrong; {} for more\n", searched(searches)),
-    }
+    let count = config.targets.len() - searches;
+    let targets = if count == 1 { "target" } else { "targets" };
+    let more = match searches {
+        0 => String::new(),
+        _ => format!("; {} for more", searched(searches)),
+    };
+    format!(
+        "{count} {targets}, nothing wrong{more}: settings are valid and the files that they name \
+         can be read. No repository was opened and no password command run; `lock_exporter check` \
+         does that.\n"
+    )
 }
 
 /// How many searches there are, in words.

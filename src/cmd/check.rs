@@ -40,8 +40,8 @@ pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
     let (done, finished) = mpsc::unbounded_channel();
     // How much a search finds is known when it is done.
     let searches = config.targets.iter().any(|spec| spec.search().is_some());
-    let total = (!searches).then_some(config.targets.len());
-    let progress = tokio::spawn(progress(total, finished));
+    let names = config.targets.iter().map(|spec| spec.name.clone()).collect();
+    let progress = tokio::spawn(progress((!searches).then_some(names), finished));
     // What the exporter on this machine remembers says since when; its folder stays its own.
     let folder = cli.machine.state_dir.as_deref();
     let remembered = folder.and_then(|folder| state::peek(folder, &context.machine.spec.procfs));
@@ -180,8 +180,11 @@ fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Says on a terminal how far a slow round is.
-async fn progress(total: Option<usize>, mut finished: mpsc::UnboundedReceiver<Arc<TargetSpec>>) {
+/// Says on a terminal how far a slow round is, and whom it waits for, where that is known.
+async fn progress(
+    mut missing: Option<BTreeSet<TargetName>>,
+    mut finished: mpsc::UnboundedReceiver<Arc<TargetSpec>>,
+) {
     if !std::io::stderr().is_terminal() {
         return;
     }
@@ -190,15 +193,29 @@ async fn progress(total: Option<usize>, mut finished: mpsc::UnboundedReceiver<Ar
     loop {
         tokio::select! {
             spec = finished.recv() => match spec {
-                Some(_) => done += 1,
+                Some(spec) => {
+                    done += 1;
+                    if let Some(missing) = &mut missing {
+                        missing.remove(&spec.name);
+                    }
+                }
                 None => return,
             },
             _ = ticks.tick() => {
-                let of = total.map_or(String::new(), |total| format!(" of {total}"));
-                let _ = writeln!(std::io::stderr(), "{done}{of} targets looked at …");
+                let _ = writeln!(std::io::stderr(), "{}", so_far(done, missing.as_ref()));
             }
         }
     }
+}
+
+/// How far a round is, in words of one line.
+fn so_far(done: usize, missing: Option<&BTreeSet<TargetName>>) -> String {
+    const NAMED: usize = 3;
+    let Some(missing) = missing else { return format!("{done} targets looked at …") };
+    let total = done + missing.len();
+    let names: Vec<_> = missing.iter().take(NAMED).map(TargetName::as_str).collect();
+    let more = if missing.len() > NAMED { ", …" } else { "" };
+    format!("{done} of {total} targets looked at; waiting for {}{more}", names.join(", "))
 }
 
 /// The metrics of one round in the text format.
@@ -230,4 +247,22 @@ fn textfile(folder: &Path, text: &str) -> anyhow::Result<()> {
     file.persist(folder.join("lock_exporter.prom"))
         .with_context(|| format!("cannot replace lock_exporter.prom in {shown}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_names_a_few_of_those_that_are_waited_for() {
+        let names = |names: &[&str]| -> BTreeSet<_> {
+            names.iter().map(|name| TargetName::new(name).unwrap()).collect()
+        };
+        assert_eq!(so_far(2, Some(&names(&["b"]))), "2 of 3 targets looked at; waiting for b");
+        assert_eq!(
+            so_far(5, Some(&names(&["a", "b", "c", "d"]))),
+            "5 of 9 targets looked at; waiting for a, b, c, …"
+        );
+        assert_eq!(so_far(5, None), "5 targets looked at …");
+    }
 }

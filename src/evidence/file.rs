@@ -12,7 +12,7 @@ use crate::judge::State;
 use crate::lock::{GoneReason, Liveness, Lock, Tenure};
 use crate::scan::UnknownWhy;
 use crate::status::{Hold, SeenEntry};
-use crate::target::{FileSpec, Proof, Role, SourceSpec};
+use crate::target::{FileFormat, FileSpec, Proof, Role, SourceSpec};
 
 impl Evidence<'_> {
     pub(super) fn is_of_file(&self) -> bool {
@@ -90,7 +90,7 @@ impl Evidence<'_> {
         match (lock.holder.pid, lock.liveness.gone()) {
             (_, Some(_)) => Step::run(format!("rm -i {path}"))
                 .but("look first whether its tool removes it by itself"),
-            (Some(pid), None) => Step::run(format!("ps -o pid,ppid,lstart,cmd -p {pid}")),
+            (Some(pid), None) => Step::run(format!("ps -o pid,ppid,stat,lstart,cmd -p {pid}")),
             (None, None) => Step::run(format!("fuser -v {path}")),
         }
     }
@@ -115,7 +115,22 @@ impl Evidence<'_> {
             let text = "not held, although a daemon should always hold it".to_string();
             findings.push(Finding::new(Severity::Warning, Topic::NotHeld, text).then(fuser()));
         }
+        findings.extend(self.never_held(file));
         findings
+    }
+
+    /// Nothing tells a lock file that is free from one whose lock is of another kind.
+    fn never_held(&self, file: &FileSpec) -> Option<Finding> {
+        let counters = &self.target.counters;
+        let (started, ended) = (&counters.holds_started, &counters.holds_ended);
+        let seen = started.exclusive + started.shared + ended.exclusive + ended.shared;
+        let never = seen == 0 && self.seen.holds.is_empty() && self.seen.facts.unknown.is_none();
+        let there = self.detail("present") == Some("yes");
+        (never && there && file.format == FileFormat::Kernel && file.role == Role::Job).then(|| {
+            let text = "exists and was never seen locked by the kernel: if its tool does not take \
+                        kernel locks, its format is pid or exists";
+            Finding::new(Severity::Ok, Topic::NeverHeld, text.to_string())
+        })
     }
 
     pub(super) fn file(&self) -> Option<&FileSpec> {
@@ -151,7 +166,9 @@ pub(super) fn of_process(lock: &Lock) -> Option<String> {
         Liveness::Alive => format!("its process {pid} runs here"),
         Liveness::AliveNamespaced => format!("its process {pid} runs in a container here"),
         Liveness::AliveStopped => {
-            format!("its process {pid} is here and stopped: it cannot refresh; do not unlock")
+            format!(
+                "its process {pid} is here and stopped: it cannot refresh until it is continued; do not unlock"
+            )
         }
         Liveness::AliveNotRefreshing => format!(
             "its process {pid} is here and does not refresh: hung or cut off; look at it before \

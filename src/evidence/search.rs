@@ -13,7 +13,11 @@ use crate::target::Watched;
 pub(super) fn of_search(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Finding> {
     let mut findings: Vec<Finding> = not_seen(target, now, hold, "searched").into_iter().collect();
     if let Some(failed) = findings.first_mut().filter(|_| target.error().is_some()) {
-        failed.note = Some("what was found before is watched on".to_string());
+        let stays = "what was found before is watched on";
+        failed.note = Some(match failed.note.take() {
+            Some(advice) => format!("{advice}; {stays}"),
+            None => stays.to_string(),
+        });
     }
     let Some(seen) = target.seen_at(now, hold).filter(|_| target.error().is_none()) else {
         return findings;

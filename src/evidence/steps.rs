@@ -51,7 +51,10 @@ impl Evidence<'_> {
                     .but("first ask for this one: unlock would delete its living lock too"),
             },
             LockEntry::Sealed(..) if self.is_dead(entry) && self.endangered.is_none() => {
-                Step::run(format!("restic -r {} unlock", self.location))
+                Step::run(format!("restic -r {} unlock", self.location)).but(
+                    "run it where no restic runs: its holder cannot be read, and unlock sends a \
+                     real SIGHUP to the process that a lock of its own host names",
+                )
             }
             LockEntry::Sealed(..) => self.list(),
             LockEntry::Empty(_) => Step::default(),
@@ -69,7 +72,7 @@ impl Evidence<'_> {
         let LockEntry::Readable(lock) = &entry.entry else { return Step::default() };
         let host = host_in_comment(lock);
         Step::run(match lock.holder.pid {
-            Some(pid) if pid > 0 => format!("ps -o lstart,cmd -p {pid}   # on {host}"),
+            Some(pid) if pid > 0 => format!("ps -o stat,lstart,cmd -p {pid}   # on {host}"),
             Some(_) | None => format!("pgrep -a restic   # on {host}"),
         })
     }

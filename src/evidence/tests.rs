@@ -133,7 +133,7 @@ const UNLOCK: &str = "restic -r '/srv/my backups' unlock";
 const LIST: &str = "restic -r '/srv/my backups' list locks";
 
 fn ps(host: &str) -> String {
-    format!("ps -o lstart,cmd -p 802602   # on {host}")
+    format!("ps -o stat,lstart,cmd -p 802602   # on {host}")
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn an_unreadable_file_is_critical_and_remove_all_comes_with_its_reason() {
             Severity::Critical,
             Topic::Unreadable,
             "unreadable (hash): name is not the SHA-256 of the bytes; size 60, stored 9 h ago; \
-             blocks every command",
+             blocks every command of restic 0.15 and later",
             Some("restic -r '/srv/my backups' unlock --remove-all"),
         ),
     );
@@ -498,8 +498,7 @@ fn a_file_that_is_no_lock_says_so() {
 #[test]
 fn what_cannot_be_seen_is_unknown_and_never_ok() {
     check(&[], (Severity::Unknown, Topic::NotSeen, "not scanned yet", None));
-    let failed = "cannot be scanned (network): list locks/: no route to host; Check the address, \
-                  and that the backend runs.";
+    let failed = "cannot be scanned (network): list locks/: no route to host";
     check(&[(0, Err(ErrorClass::Network))], (Severity::Unknown, Topic::NotSeen, failed, None));
     // What was seen before counts beside it, for as long as it is valid.
     let dead = vec![exclusive("h", -H)];
@@ -535,7 +534,7 @@ fn a_hostile_host_name_is_no_command_even_where_comments_are_none() {
         ("büro", "b?ro"),
         ("", "its host"),
     ] {
-        for (pid, asks) in [(802602, "ps -o lstart,cmd -p 802602"), (-1, "pgrep -a restic")] {
+        for (pid, asks) in [(802602, "ps -o stat,lstart,cmd -p 802602"), (-1, "pgrep -a restic")] {
             let mut lock = lock("h", LockMode::Shared, Some(-H), Some(0));
             lock.holder.hostname = host.into();
             lock.holder.pid = Some(pid);
@@ -568,4 +567,25 @@ fn a_lock_whose_process_is_here_is_never_to_be_unlocked() {
         assert!(findings[0].evidence.contains(said), "{}", findings[0].evidence);
         assert_eq!(findings[0].next_step, Some(ps("web03")));
     }
+}
+
+#[test]
+fn a_stopped_holder_is_not_called_alive_and_well() {
+    let mut lock = lock("web03", LockMode::Exclusive, Some(-2 * MIN), None);
+    lock.liveness = Liveness::AliveStopped;
+    let findings = found(&[(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))]);
+    assert_eq!(
+        findings[0].evidence,
+        "exclusive, stopped: last refresh 2 min ago; its process 802602 is here and stopped: it \
+         cannot refresh until it is continued; do not unlock"
+    );
+    assert_eq!(findings[0].next_step, Some(ps("web03")));
+}
+
+#[test]
+fn a_command_that_unlocks_what_nobody_can_read_says_what_it_does_to_others() {
+    let sealed = vec![LockEntry::Sealed(stub(137, Some(-45 * MIN)), SealedWhy::NoKey)];
+    let findings = found(&[(0, Ok(sealed))]);
+    assert!(findings[0].next_step.as_deref().unwrap().ends_with(" unlock"));
+    assert!(findings[0].note.as_deref().unwrap().contains("SIGHUP"), "{:?}", findings[0].note);
 }

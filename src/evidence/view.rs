@@ -7,7 +7,8 @@ use super::signed;
 use super::words::{ago, in_words, plain, quoted};
 use crate::judge::{self, StaleReason, Verdict};
 use crate::lock::{
-    GoneReason, LeasePolicy, Lock, LockEntry, LockId, LockMode, SealedWhy, Stub, UnreadableWhy,
+    GoneReason, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, SealedWhy, Stub,
+    UnreadableWhy,
 };
 use crate::status::{ClockStep, Hold, Seen, SeenEntry, TargetStatus};
 
@@ -255,6 +256,10 @@ impl<'a> Evidence<'a> {
                 "{mode}, very likely lost: last refresh {refreshed}; its host sleeps, it hangs, or it \
                  died"
             ),
+            // Its process says the rest.
+            (Verdict::Fresh, _) if lock.liveness == Liveness::AliveStopped => {
+                format!("{mode}, stopped: last refresh {refreshed}")
+            }
             (_, LockMode::Exclusive) => {
                 format!("{mode} and alive: refreshed {refreshed}; a healthy prune looks like this")
             }
@@ -310,7 +315,11 @@ impl<'a> Evidence<'a> {
             None => String::new(),
         };
         let why = why.as_str();
-        format!("unreadable ({why}): {what}; size {}{stored}; blocks every command", stub.size)
+        format!(
+            "unreadable ({why}): {what}; size {}{stored}; blocks every command of restic 0.15 \
+             and later",
+            stub.size
+        )
     }
 }
 

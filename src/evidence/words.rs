@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 
 use super::{SKEW_MAX, signed};
+use crate::label::is_invisible;
 
 /// A duration as a person says it: `42 s`, `47 min`, `3 h 5 min`, `33 days`. A negative one is
 /// said without its sign.
@@ -42,17 +43,17 @@ pub fn lasting(at_least: &str, said: SignedDuration, surely: SignedDuration) -> 
 }
 
 /// A text as one word of a shell, on one line: as it is when it is harmless, in single quotes,
-/// or in `$'…'` when it holds control characters.
+/// or in `$'…'` when it holds characters that one would not see.
 pub fn quoted(text: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !text.is_empty() && text.chars().all(harmless) {
         text.to_string()
-    } else if text.chars().any(char::is_control) {
+    } else if text.chars().any(is_invisible) {
         let mut out = String::from("$'");
         for c in text.chars() {
             match c {
                 '\'' | '\\' => out.extend(['\\', c]),
-                _ if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                _ if is_invisible(c) => out.push_str(&format!("\\U{:08x}", u32::from(c))),
                 _ => out.push(c),
             }
         }
@@ -132,7 +133,8 @@ mod tests {
             ("/srv/it's", r"'/srv/it'\''s'"),
             ("~/backup", "'~/backup'"),
             ("/srv/$(reboot)", "'/srv/$(reboot)'"),
-            ("a\nb'", "$'a\\u000ab\\''"),
+            ("a\nb'", "$'a\\U0000000ab\\''"),
+            ("/srv/\u{202e}bk", "$'/srv/\\U0000202ebk'"),
             ("", "''"),
         ] {
             assert_eq!(quoted(text), word);

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::evidence::{self, Finding, Severity, lasting};
+use super::refused::{refused, state};
+use crate::evidence::{self, Evidence, Finding, Severity};
+use crate::judge;
 use crate::label::clean;
+use crate::lock::LockEntry;
 use crate::status::{Status, TargetStatus};
-use crate::target::Proof;
 
 /// Findings of one target that are printed; the worst come first.
 const FINDINGS_MAX: usize = 20;
@@ -59,7 +61,8 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
     for row in &rows {
         let word = painted(row.severity, colour);
         let name = row.target.spec.name.as_str();
-        let (state, refused) = state_and_refused(row.target, now, hold);
+        let state = state(row.target, now, hold);
+        let refused = refused(row.target, now, hold);
         line(&mut out, format_args!("{word}  {name:width$}  {state:9}  {refused}"));
         for finding in row.findings.iter().take(FINDINGS_MAX) {
             line(&mut out, format_args!("{:10}{}", "", finding.line()));
@@ -118,43 +121,38 @@ fn painted(severity: Severity, colour: bool) -> String {
     if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word }
 }
 
-/// The state, and in restic's words what would be refused now.
-fn state_and_refused(
-    target: &TargetStatus,
-    now: Timestamp,
-    hold: Duration,
-) -> (&'static str, String) {
-    if target.spec.search().is_some() {
-        return ("search", String::new());
-    }
-    let Some(seen) = target.seen_at(now, hold) else {
-        return ("unknown", "not known".into());
-    };
-    let blocked = seen.blocked();
-    let (since, surely) = (seen.blocked_since, seen.blocked_surely_since);
-    let exclusive = (since.exclusive, surely.exclusive);
-    let (what, since) = match (blocked.shared, blocked.exclusive) {
-        (Some(true), _) => ("everything, backups included", (since.shared, surely.shared)),
-        (None, _) => ("prune, forget, check; perhaps backups", exclusive),
-        (Some(false), Some(true)) => ("prune, forget, check", exclusive),
-        (Some(false), Some(false)) => ("nothing", (None, None)),
-        (Some(false), None) => ("not known", (None, None)),
-    };
-    let what = match (target.spec.proof(), blocked.shared, blocked.exclusive) {
-        (Proof::Lease, ..) => what,
-        (Proof::Kernel | Proof::Presence, Some(true), _) => "every other lock",
-        (Proof::Kernel | Proof::Presence, _, Some(true)) => "exclusive locks",
-        (Proof::Kernel | Proof::Presence, _, Some(false)) => "nothing",
-        (Proof::Kernel | Proof::Presence, _, None) => "not known",
-    };
-    let refused = match since {
-        (Some(since), surely) => {
-            let ago = |then| now.duration_since(then);
-            format!("{what}, for {}", lasting("", ago(since), ago(surely.unwrap_or(since))))
+/// Figures over all targets that could be seen.
+#[derive(Default)]
+struct Totals {
+    locks: usize,
+    stale: usize,
+    unreadable: usize,
+    /// Seconds since the last refresh of the lock that had it longest ago.
+    oldest: Option<u64>,
+}
+
+impl Totals {
+    fn of(rows: &[Row<'_>], now: Timestamp, hold: Duration) -> Self {
+        let mut totals = Self::default();
+        for target in rows.iter().map(|row| row.target) {
+            let Some(seen) = target.seen_at(now, hold) else { continue };
+            let evidence = Evidence::new(target, seen);
+            for entry in &seen.entries {
+                match &entry.entry {
+                    LockEntry::Readable(_) | LockEntry::Sealed(..) => {
+                        let age = judge::age(&entry.entry, entry.first_seen, now).age.as_secs();
+                        let age = entry.entry.is_leased().then_some(age);
+                        totals.oldest = totals.oldest.max(age);
+                    }
+                    LockEntry::Empty(_) => continue,
+                    LockEntry::Unreadable(..) => totals.unreadable += 1,
+                }
+                totals.locks += 1;
+                totals.stale += usize::from(evidence.verdict(entry).is_stale());
+            }
         }
-        (None, _) => what.to_owned(),
-    };
-    (seen.state().as_str(), refused)
+        totals
+    }
 }
 
 /// The same line when there was nothing to look at.
@@ -187,12 +185,21 @@ pub fn nagios(status: &Status, now: Timestamp, hold: Duration) -> String {
     }
     // The bar separates the text from the figures.
     let text = clean(&text, NAGIOS_BYTES_MAX).replace('|', "/");
-    format!(
-        "LOCKS {} - {text} | targets={} critical={} warning={} unknown={}\n",
-        worst.as_str().to_uppercase(),
-        rows.len(),
-        count(Severity::Critical),
-        count(Severity::Warning),
-        count(Severity::Unknown),
-    )
+    let mut figures = String::new();
+    for (label, value) in [
+        ("targets", rows.len()),
+        ("critical", count(Severity::Critical)),
+        ("warning", count(Severity::Warning)),
+        ("unknown", count(Severity::Unknown)),
+    ] {
+        let _ = write!(figures, " {label}={value};;;0");
+    }
+    let totals = Totals::of(&rows, now, hold);
+    let Totals { locks, stale, unreadable, oldest } = totals;
+    let _ = write!(figures, " locks={locks};;;0 stale={stale};;;0 unreadable={unreadable};;;0");
+    // A figure that is not known is left out, never 0.
+    if let Some(oldest) = oldest {
+        let _ = write!(figures, " oldest_lock_age={oldest}s;;;0");
+    }
+    format!("LOCKS {} - {text} |{figures}\n", worst.as_str().to_uppercase())
 }

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use self::body::{Answer, Writing};
 use self::render::Renderer;
 use crate::exposition::format::Format;
-use crate::exposition::page;
+use crate::exposition::overview::Overview;
 use crate::reload::{Settings, Wish};
 use crate::roster::Roster;
 use crate::scanner::Waiting;
@@ -33,6 +33,7 @@ use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
 
 mod body;
+mod pages;
 pub mod render;
 
 /// A client must have sent its request's head after this time.
@@ -64,6 +65,8 @@ pub struct Site {
     pub process: Registry,
     /// Where metrics are rendered.
     pub renderer: Renderer,
+    /// Where pages are rendered.
+    pub pages: Renderer,
     /// Scans waiting for a place.
     pub waiting: Waiting,
     /// Who is watched; searches that have not ended once.
@@ -74,6 +77,8 @@ pub struct Site {
     pub scrapes: Option<Arc<Semaphore>>,
     /// The last page of metrics.
     pub page: tokio::sync::Mutex<Option<Page>>,
+    /// What each target amounts to, kept from page to page.
+    pub overview: std::sync::Mutex<Overview>,
     /// From when on the exporter is ready although targets were not all looked at.
     pub ready_from: Instant,
     /// Where wishes to reload go; none = `/-/reload` is off.
@@ -151,11 +156,16 @@ async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answe
         ("/metrics", only_get(request, metrics(site, request).await))
     } else {
         match path {
-            "/" => ("/", only_get(request, landing(site))),
             "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
             "/-/ready" => ("/-/ready", only_get(request, ready(site))),
             "/-/reload" => ("/-/reload", reload(site, request.method()).await),
-            _ => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
+            _ => {
+                let query = request.uri().query().unwrap_or_default();
+                match pages::answer(site, path, query).await {
+                    Some((handler, response)) => (handler, only_get(request, response)),
+                    None => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
+                }
+            }
         }
     };
     let response = if request.method() == Method::HEAD { headless(response) } else { response };
@@ -235,18 +245,6 @@ async fn reload(site: &Site, method: &Method) -> Response<Answer> {
         Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
         Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     }
-}
-
-fn landing(site: &Site) -> Response<Answer> {
-    let status = site.status.borrow().clone();
-    let hold = site.settings.borrow().rules.hold;
-    let body = page::landing(&status, Timestamp::now(), hold, &site.telemetry_path);
-    let mut response = with_type(StatusCode::OK, "text/html; charset=utf-8", body);
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
-    );
-    response
 }
 
 async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answer> {

@@ -1,4 +1,4 @@
-//! The page of metrics, and the one thread that writes it. How the request was made is not known
+//! The page of metrics, and the threads that write pages. How the request was made is not known
 //! here.
 #![allow(clippy::disallowed_methods, reason = "a page is as of the moment in which it is written")]
 

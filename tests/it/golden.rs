@@ -2,19 +2,23 @@
 //!
 //! `LOCK_EXPORTER_GOLDEN=write cargo test golden` writes the files anew; read the difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_exporter::exposition::json::{Answer, EventsAsk, LocksAsk, TargetsAsk};
 use lock_exporter::exposition::metrics::{Exporter, FAMILIES, Rules, StatusCollector};
-use lock_exporter::exposition::{json, openmetrics, page, table};
+use lock_exporter::exposition::overview::Overview;
+use lock_exporter::exposition::page::{self, Ask, Frame};
+use lock_exporter::exposition::{json, openmetrics, table};
 use lock_exporter::label::LabelRules;
 use lock_exporter::status::Status;
 use lock_exporter::telemetry::Telemetry;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 
+use crate::reference::compare_block;
 use crate::scene;
 
 fn gather(status: Status, labels: LabelRules) -> Vec<MetricFamily> {
@@ -35,15 +39,57 @@ fn render_open(status: Status, labels: LabelRules) -> String {
     out + openmetrics::END
 }
 
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
 fn compare(folder: &str, file: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
-    let path = path.join(file);
+    let path = root().join("tests/golden").join(folder).join(file);
     if std::env::var_os("LOCK_EXPORTER_GOLDEN").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, committed, "{} differs", path.display());
+}
+
+const HOLD: Duration = Duration::from_secs(15 * 60);
+
+fn frame(root: &str) -> Frame<'_> {
+    let (now, telemetry_path) = (scene::now(), "/metrics");
+    Frame { now, hold: HOLD, root, telemetry_path, refused: None }
+}
+
+/// The list, and the page of each target of the scene.
+fn pages(scene: &str, status: &Status) {
+    let mut overview = Overview::default();
+    overview.follow(status, scene::now(), HOLD);
+    let list = page::list(&frame("./"), status, &overview, &Ask::default());
+    compare("page", &format!("{scene}.html"), &list);
+    for (index, target) in status.targets.values().enumerate() {
+        let page = page::target(&frame("../"), &overview, status, target);
+        compare("page", &format!("{scene}.{index}.html"), &page);
+    }
+}
+
+#[test]
+fn the_api_answers_as_committed_and_as_documented() {
+    let scenes: BTreeMap<_, _> = scene::all().into_iter().collect();
+    let compare = |name: &str, text: String| {
+        compare("api", &format!("{name}.json"), &text);
+        compare_block("docs/api.md", name, &format!("```json\n{text}```\n"));
+    };
+    let of = |scene: &str| Answer { status: &scenes[scene], now: scene::now(), hold: HOLD };
+    let mut overview = Overview::default();
+    overview.follow(&scenes["stuck"], scene::now(), HOLD);
+    let ask = TargetsAsk::parse("q=db01&state=stuck&limit=1").unwrap();
+    compare("targets", of("stuck").targets(&overview, &ask).unwrap());
+    let target = scenes["shared"].targets.values().next().unwrap();
+    compare("target", of("shared").target(target).unwrap());
+    let ask = LocksAsk::parse("verdict=stale&mode=shared").unwrap();
+    compare("locks", of("stuck").locks(&ask).unwrap());
+    let ask = EventsAsk::parse("limit=3").unwrap();
+    compare("events", of("failing").events(&ask).unwrap());
 }
 
 #[test]
@@ -55,7 +101,7 @@ fn every_scene_is_rendered_as_committed() {
         table.push_str(&table::nagios(&status, now, hold));
         compare("table", &format!("{name}.txt"), &table);
         compare("json", &format!("{name}.json"), &json::document(&status, now, hold).unwrap());
-        compare("page", &format!("{name}.html"), &page::landing(&status, now, hold, "/metrics"));
+        pages(name, &status);
         let rules = LabelRules::default();
         compare("openmetrics", &format!("{name}.om"), &render_open(status.clone(), rules.clone()));
         compare("metrics", &format!("{name}.prom"), &render(status, rules));

@@ -15,6 +15,7 @@ mod fault_server;
 mod file_locks;
 mod fixtures;
 mod golden;
+mod pages;
 mod reference;
 mod restic;
 mod scene;

@@ -39,7 +39,7 @@ fn compare(file: &str, text: &str) {
 static PAGE: Mutex<()> = Mutex::new(());
 
 /// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->`.
-fn compare_block(file: &str, name: &str, text: &str) {
+pub(crate) fn compare_block(file: &str, name: &str, text: &str) {
     let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let page = read(file);
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));

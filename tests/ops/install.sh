@@ -7,7 +7,8 @@
 
 DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
   openssh-server openssh-client rclone apache2-utils systemd
-  nginx-light curl btrfs-progs sshfs psmisc)
+  nginx-light curl btrfs-progs sshfs psmisc chromium
+  fonts-dejavu-core)
 # What only the long parts need, which make the Debian package and run it.
 PACKAGER_PACKAGES=(debootstrap lintian man-db)
 
@@ -118,6 +119,17 @@ install_operator_types() {
     && (cd "$folder" && npm install --no-fund --no-audit --silent "$package@6.0.0" >/dev/null) \
     && return
   echo "missing: $package of npm, which is required" >&2
+  return 1
+}
+
+# What drives the browser, and what judges its pages for people who hear or type them, from npm.
+install_browser() {
+  local packages=(playwright-core@1.65.1 axe-core@4.14.1) folder=$TOOLS/npm-browser
+  [ -e "$folder/node_modules/axe-core/axe.min.js" ] && return
+  mkdir -p "$folder" \
+    && (cd "$folder" && npm install --no-fund --no-audit --silent "${packages[@]}" >/dev/null) \
+    && return
+  echo "missing: ${packages[*]} of npm, which is required" >&2
   return 1
 }
 

@@ -9,12 +9,12 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use jiff::{SignedDuration, Timestamp};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::app;
+use crate::app::{self, Failure};
 use crate::cli::{Cli, Demo};
 use crate::config::{self, Config, Overrides};
 use crate::web;
@@ -52,8 +52,19 @@ impl Live {
 /// Makes the repositories, serves them until a signal, and removes them.
 ///
 /// # Errors
-/// When they cannot be made or the address is taken.
-pub async fn run(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
+/// [`Failure::Usage`] when repositories are named, for it makes its own; anything else when they
+/// cannot be made or the address is taken.
+pub async fn run(cli: &Cli, demo: &Demo) -> Result<(), Failure> {
+    if !cli.watch.repositories.is_empty() || cli.watch.repository_file.is_some() {
+        return Err(Failure::Usage(anyhow!(
+            "demo makes its own repositories and looks at no others: leave out -r, or leave out \
+             demo to serve that repository"
+        )));
+    }
+    Ok(serve(cli, demo).await?)
+}
+
+async fn serve(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     let folder = tempfile::Builder::new()
         .prefix("lock_exporter-demo-")
         .tempdir()

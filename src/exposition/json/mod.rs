@@ -12,10 +12,15 @@ use crate::evidence::{self, Evidence, Finding};
 use crate::judge;
 use crate::lock::{Holder, LockEntry, LockMode};
 use crate::scan::ScanError;
-use crate::status::{Hold, Seen, SeenEntry, Status, TargetStatus};
+use crate::status::{Hold, Phase, Seen, SeenEntry, Status, TargetStatus};
 use crate::target::PerMode;
 
-/// Lock files and findings of one target that are listed one by one; the rest is only counted.
+mod api;
+
+pub use api::{Answer, EventsAsk, LocksAsk, TargetsAsk};
+
+/// Lock files, holds and findings of one target that are listed one by one; the rest is only
+/// counted.
 const LOCKS_MAX: usize = 1_000;
 
 /// Everything.
@@ -35,11 +40,16 @@ struct Target<'a> {
     severity: &'static str,
     state: &'static str,
     sealed: Option<bool>,
+    key_pending: Option<bool>,
     blocked: Modes<Option<bool>>,
     blocked_since: Modes<Option<Timestamp>>,
+    hold_limit_seconds: Modes<Option<f64>>,
+    stuck_limit_seconds: Modes<Option<f64>>,
+    interval_seconds: f64,
     last_scan_at: Option<Timestamp>,
     last_scan_seconds: Option<f64>,
     last_success_at: Option<Timestamp>,
+    failing_since: Option<Timestamp>,
     error: Option<Error<'a>>,
     clock_skew_seconds: Option<f64>,
     lock_count: usize,
@@ -152,13 +162,15 @@ impl From<Finding> for FindingObject {
 /// Never for a status of the tracker; the type is the serializer's.
 pub fn document(status: &Status, now: Timestamp, hold: Duration) -> serde_json::Result<String> {
     let severity = super::table::severity(status, now, hold).as_str();
-    let targets = status.targets.values().map(|target| object(target, now, hold)).collect();
+    let targets =
+        status.targets.values().map(|target| object(target, now, hold, LOCKS_MAX)).collect();
     let mut text = serde_json::to_string_pretty(&Document { severity, targets })?;
     text.push('\n');
     Ok(text)
 }
 
-fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
+/// One target; of each list in it at most `max` items.
+fn object(target: &TargetStatus, now: Timestamp, hold: Duration, max: usize) -> Target<'_> {
     let spec = &target.spec;
     let findings = evidence::findings(target, now, hold);
     let seen = target.seen_at(now, hold).map(|seen| &**seen);
@@ -175,14 +187,22 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
             None => seen.map_or(judge::State::Unknown, Seen::state).as_str(),
         },
         sealed: seen.map(|seen| seen.facts.sealed),
+        key_pending: seen.map(|seen| seen.facts.key_pending),
         blocked: Modes {
             exclusive: blocked.and_then(|blocked| blocked.exclusive),
             shared: blocked.and_then(|blocked| blocked.shared),
         },
         blocked_since: seen.map(|seen| seen.blocked_since).unwrap_or_default().into(),
+        hold_limit_seconds: seconds(&spec.hold_limit),
+        stuck_limit_seconds: seconds(&spec.stuck_limit),
+        interval_seconds: spec.interval.as_secs_f64(),
         last_scan_at: target.last_attempt.map(|attempt| attempt.ended_at),
         last_scan_seconds: target.last_attempt.map(|attempt| attempt.took.as_secs_f64()),
         last_success_at: target.seen().map(|seen| seen.at),
+        failing_since: match &target.phase {
+            Phase::Failing { since, .. } => Some(*since),
+            Phase::Pending | Phase::Seen(_) => None,
+        },
         error: target.error().map(|ScanError { class, doing, cause, advice }| Error {
             reason: class.as_str(),
             doing,
@@ -197,11 +217,11 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
             .into_iter()
             .flat_map(|seen| {
                 let evidence = Evidence::new(target, seen);
-                let entries = seen.entries.iter().take(LOCKS_MAX);
+                let entries = seen.entries.iter().take(max);
                 entries.map(move |entry| lock(&evidence, entry, now))
             })
             .collect(),
-        holds: seen.into_iter().flat_map(|seen| &seen.holds).take(LOCKS_MAX).map(held).collect(),
+        holds: seen.into_iter().flat_map(|seen| &seen.holds).take(max).map(held).collect(),
         ignored_names: seen.map_or(0, |seen| seen.ignored.count),
         ignored_examples: seen
             .into_iter()
@@ -213,8 +233,13 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration) -> Target<'_> {
             .flat_map(|seen| seen.facts.details.iter().map(|(key, value)| (*key, &**value)))
             .collect(),
         finding_count: findings.len(),
-        findings: findings.into_iter().take(LOCKS_MAX).map(FindingObject::from).collect(),
+        findings: findings.into_iter().take(max).map(FindingObject::from).collect(),
     }
+}
+
+fn seconds(limits: &PerMode<Option<Duration>>) -> Modes<Option<f64>> {
+    let of = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
+    Modes { exclusive: of(limits.exclusive), shared: of(limits.shared) }
 }
 
 fn lock<'a>(evidence: &Evidence<'_>, entry: &'a SeenEntry, now: Timestamp) -> Lock<'a> {
