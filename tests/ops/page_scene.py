@@ -1,5 +1,5 @@
-"""Two thousand targets as a page may have to show them: real restic repositories with locks of every
-kind, some of them hostile, and lock files.
+"""Two thousand targets as a page may have to show them: real restic repositories with locks of
+every kind, some of them hostile, and lock files.
 
 The repositories are copies of one that restic made, so that one key opens all of them.
 """
@@ -98,7 +98,8 @@ def make(folder: Path, fleet: int = FLEET) -> Scene:
     gone = repository("offsite", "srv/offsite")
     shutil.rmtree(gone)
     hostile = [{"host": host, "minutes": 40 + n} for n, host in enumerate(HOSTILE)]
-    repository("hostile", "srv/hostile", *hostile)
+    # Its name puts it behind the others on pictures.
+    repository("zoo", "srv/zoo", *hostile)
     for number, name in enumerate(ODD):
         repository(name, f"srv/odd{number}", {"host": "h"})
     for number in range(fleet):
@@ -115,7 +116,7 @@ def make(folder: Path, fleet: int = FLEET) -> Scene:
         "exclusive": "archive",
         "stuck": "db01",
         "failing": "offsite",
-        "hostile": "hostile",
+        "hostile": "zoo",
     }
     facts = {name: f"/targets/{target}" for name, target in pages.items()} | {
         "names": names,

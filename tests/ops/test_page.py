@@ -48,7 +48,7 @@ def wait_for_all(running: exporter.Exporter) -> None:
 
     def counts() -> bool:
         answer = servers.get_json(f"{running.url}/api/v1/targets?limit=1")
-        (shown,) = servers.get_json(f"{running.url}/api/v1/targets?q=hostile&limit=1")["targets"]
+        (shown,) = servers.get_json(f"{running.url}/api/v1/targets?q=zoo&limit=1")["targets"]
         return "pending" not in answer["counts"] and shown["key_pending"] is False
 
     servers.wait_for("every target to be looked at", counts)

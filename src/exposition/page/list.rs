@@ -44,11 +44,12 @@ pub(super) fn body(
         html.raw("</details>\n");
     }
     if !ask.refresh {
-        html.raw("<noscript><p class=\"note\">This page is as of when it was made. <a href=\"")
+        // Shown only where no script renews the page.
+        html.raw("<p class=\"note scriptless\">This page is as of when it was made. <a href=\"")
             .text(&with(ask, frame, |query| {
                 query.push(("refresh", super::REFRESH.into()));
             }))
-            .raw("\">Make it anew every minute</a>.</p></noscript>\n");
+            .raw("\">Make it anew every minute</a>.</p>\n");
     }
 }
 

@@ -29,8 +29,6 @@
     for (const { name } of [...now.attributes]) {
       if (!next.hasAttribute(name) && !keeps(now, name)) now.removeAttribute(name);
     }
-    // Without a script its content is markup, with one it is text.
-    if (now.nodeName === "NOSCRIPT") return;
     const byKey = new Map();
     for (const child of now.childNodes) if (keyOf(child)) byKey.set(keyOf(child), child);
     let at = now.firstChild;
