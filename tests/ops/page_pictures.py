@@ -2,7 +2,7 @@
 
 page_pictures.py FOLDER [NAME...]     all of them, or only these (page.cjs names them)
 
-Those in docs/pictures are "targets" and "phone-stale", with 48 colours (pngquant 48).
+The one in docs/pictures is "targets", with 48 colours (pngquant 48).
 """
 
 import sys
