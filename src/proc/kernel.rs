@@ -269,19 +269,27 @@ impl Picture {
         let mut takers: Vec<i64> = granted().map(|row| row.pid).collect();
         takers.sort_unstable();
         takers.dedup();
-        let living = |pid: &i64| {
-            let pid = i32::try_from(*pid).ok().filter(|pid| *pid > 0)?;
-            self.procfs.stat(pid).map(|_| pid)
-        };
-        let takers: Option<Vec<i32>> = takers.iter().map(living).collect();
-        let pids = match takers {
-            Some(takers) if self.shows_all => takers,
-            Some(_) | None => self.procfs.pids().unwrap_or_default(),
-        };
         let mut budget = Budget::new(FDS_MAX, WALK_MAX);
+        let mut nameless = Vec::new();
+        let mut all_there = self.shows_all;
+        for taker in takers {
+            let pid = i32::try_from(taker).ok().filter(|pid| *pid > 0);
+            let files = pid.and_then(|pid| self.procfs.nameless(pid, DELETED, &mut budget));
+            match (pid, files) {
+                (Some(pid), Some(files)) => nameless.push((pid, files)),
+                (Some(_) | None, _) => all_there = false,
+            }
+        }
+        if !all_there {
+            nameless.clear();
+            for pid in self.procfs.pids().unwrap_or_default() {
+                let files = self.procfs.nameless(pid, DELETED, &mut budget);
+                nameless.extend(files.map(|files| (pid, files)));
+            }
+        }
         let mut found = Vec::new();
-        for pid in pids {
-            for (fd, path) in self.procfs.nameless(pid, DELETED, &mut budget) {
+        for (pid, files) in nameless {
+            for (fd, path) in files {
                 let locks = self.procfs.proofs_of(pid, fd);
                 for Proof { row, .. } in locks.iter().filter(|proof| proof.row.class.is_lock()) {
                     let orphan = Orphan { path: path.clone(), lock: LockRow::from(row) };

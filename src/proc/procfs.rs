@@ -196,10 +196,19 @@ impl Procfs {
     }
 
     /// Descriptors of a process whose files have lost their names, which is shown by this `mark`
-    /// behind the path; with the path.
-    pub fn nameless(&self, pid: i32, mark: &[u8], budget: &mut Budget) -> Vec<(u32, Vec<u8>)> {
+    /// behind the path; with the path. `None` when there is no such process.
+    pub fn nameless(
+        &self,
+        pid: i32,
+        mark: &[u8],
+        budget: &mut Budget,
+    ) -> Option<Vec<(u32, Vec<u8>)>> {
         let mut found = Vec::new();
-        let Ok(fds) = std::fs::read_dir(self.root.join(format!("{pid}/fd"))) else { return found };
+        let fds = match std::fs::read_dir(self.root.join(format!("{pid}/fd"))) {
+            Ok(fds) => fds,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(found),
+            Err(_) => return None,
+        };
         for entry in fds.flatten() {
             if !budget.take() {
                 break;
@@ -210,7 +219,7 @@ impl Procfs {
                 found.push((fd, path.to_vec()));
             }
         }
-        found
+        Some(found)
     }
 
     /// What is known of an open file without asking its file system, which may not answer.
