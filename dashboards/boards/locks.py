@@ -291,7 +291,8 @@ def count_stat(
     )
 
 
-DURATION = "dtdurations"
+# Short in a cell: 1.6 hours. The unit dtdurations writes "1 hour, 34 minutes" there, cut off.
+DURATION = "s"
 NEVER_SHOWN = ("Time", "job", "namespace", "service", "__name__")
 UNNAMED = words(empty="not known")
 WHO = (
