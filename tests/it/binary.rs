@@ -51,7 +51,8 @@ pub(crate) fn repository(folder: &Path) -> (String, String) {
 pub struct Serving {
     child: Child,
     address: SocketAddr,
-    log: BufReader<std::process::ChildStderr>,
+    /// Read all the time: a full pipe would stop whoever logs, and with it the exporter.
+    log: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Serving {
@@ -72,7 +73,12 @@ impl Serving {
                 break address.parse().unwrap();
             }
         };
-        Self { child, address, log }
+        let rest = std::thread::spawn(move || {
+            let mut rest = String::new();
+            let _ = log.read_to_string(&mut rest);
+            rest
+        });
+        Self { child, address, log: Some(rest) }
     }
 
     /// The status line and headers, and the body, of one request.
@@ -103,8 +109,7 @@ impl Serving {
     pub fn stop(mut self) -> (Option<i32>, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let mut log = String::new();
-        self.log.read_to_string(&mut log).unwrap();
+        let log = self.log.take().unwrap().join().unwrap();
         (self.child.wait().unwrap().code(), log)
     }
 }
