@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use prometheus::Registry;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+mod changes;
 mod configured;
 
-pub use configured::{check_files, configuration, of_repositories, summary};
+pub use configured::{check, configuration, of_repositories};
 
-use crate::cli::{Cli, Web};
+use crate::cli::Cli;
 use crate::config::Config;
 use crate::discovery;
 use crate::exposition::metrics::{Exporter, Rules};
@@ -35,10 +35,12 @@ use crate::source::{self, Context, SOURCES};
 use crate::state::{Remembered, State, StateError};
 use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
+use crate::supervisor;
 use crate::target::TargetSet;
 use crate::telemetry::Telemetry;
 use crate::tracker::Tracker;
-use crate::web::{self, Site};
+use crate::web::guard::Guard;
+use crate::web::{self, Doors, Site};
 
 /// Scans on their way to the tracker; scanners wait when it is full.
 const SCANS_QUEUED: usize = 256;
@@ -145,14 +147,15 @@ pub fn build() -> Vec<(&'static str, &'static str)> {
 /// # Errors
 /// When the exporter's own metrics or signals cannot be set up.
 pub async fn run<'a>(
+    cli: &Cli,
     config: Config,
     context: Context,
     state: Option<State>,
     load: &'a Load<'a>,
-    web: &Web,
-    listeners: Vec<TcpListener>,
+    doors: Doors,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let web = &cli.web;
     // Ours until the end of this function, whatever the tasks do.
     let state = state.map(Arc::new);
     let roster = Arc::new(Roster::new(config.targets.clone(), config.shard));
@@ -181,6 +184,7 @@ pub async fn run<'a>(
     let scanner = Scanner::new(context.clone(), open, config.scan.concurrency, scans);
     let process = Registry::new();
     process.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+    let guard = doors.guard.clone();
     let site = Arc::new(Site {
         status,
         settings: settings_now.clone(),
@@ -191,8 +195,11 @@ pub async fn run<'a>(
         pages: web::render::Renderer::start().context("cannot start a thread")?,
         waiting: scanner.waiting(),
         roster: roster.clone(),
+        prefix: web.prefix(),
+        external_path: web.external_path(),
         telemetry_path: web.telemetry_path.clone(),
         scrapes: (web.max_requests > 0).then(|| Arc::new(Semaphore::new(web.max_requests.into()))),
+        kept: std::sync::Mutex::default(),
         page: tokio::sync::Mutex::default(),
         overview: std::sync::Mutex::default(),
         ready_from: Instant::now() + web.ready_timeout,
@@ -200,7 +207,8 @@ pub async fn run<'a>(
         stopping: stopping.clone(),
     });
     let looking = tokio::spawn(look_at_machine(context.machine.clone(), machine));
-    let server = tokio::spawn(web::serve(listeners, site));
+    let watchdog = tokio::spawn(supervisor::feed_watchdog(site.status.clone()));
+    let server = tokio::spawn(web::serve(doors, site));
     let tracking = tokio::spawn(track(Tracking {
         tracker,
         state: state.clone(),
@@ -214,24 +222,34 @@ pub async fn run<'a>(
     let scanning = tokio::spawn(scanner.run(following));
     log_start(&config);
     let mut reloader = Reloader { load, rules, current: config, roster, settings };
+    let mut watch = changes::Watch::new(cli);
+    watch.learn(&reloader.current, &guard).await;
     let mut hangups = signal(SignalKind::hangup())?;
     let mut shutdown = std::pin::pin!(shutdown);
+    supervisor::ready();
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            // Its result is in metric and log.
-            _ = hangups.recv() => { let _ = reloader.reload(Timestamp::now()).await; }
+            // The results are in metric and log.
+            () = watch.changed(&reloader.current, &guard) => {
+                let _ = reload_now(&mut reloader, &mut watch, &guard).await;
+            }
+            _ = hangups.recv() => {
+                let _ = reload_now(&mut reloader, &mut watch, &guard).await;
+            }
             Some(wish) = reloads.recv() => {
                 let wish: Wish = wish;
                 // Whoever asked may have hung up.
-                let _ = wish.send(reloader.reload(Timestamp::now()).await);
+                let _ = wish.send(reload_now(&mut reloader, &mut watch, &guard).await);
             }
         }
     }
     tracing::info!("stopping");
+    supervisor::stopping();
     stop.send_replace(true);
     scanning.abort();
     looking.abort();
+    watchdog.abort();
     if server.await.is_err() {
         tracing::error!("the server ended with a fault");
     }
@@ -239,6 +257,18 @@ pub async fn run<'a>(
         tracing::error!("the tracker ended with a fault");
     }
     Ok(())
+}
+
+async fn reload_now(
+    reloader: &mut Reloader<'_>,
+    watch: &mut changes::Watch<'_>,
+    guard: &Guard,
+) -> Result<(), String> {
+    supervisor::reloading();
+    let result = reloader.reload(Timestamp::now()).await;
+    watch.learn(&reloader.current, guard).await;
+    supervisor::ready();
+    result
 }
 
 fn log_start(config: &Config) {

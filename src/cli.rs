@@ -115,6 +115,15 @@ pub struct Watch {
     /// Check the configuration and the files it names, print everything that is wrong, and end
     #[arg(long = "config.check")]
     pub config_check: bool,
+    /// Reload when any file changed that the configuration is made of: itself, passwords,
+    /// variables, authorities, the web configuration
+    #[arg(long = "config.enable-auto-reload", env = "LOCK_EXPORTER_CONFIG_ENABLE_AUTO_RELOAD")]
+    pub auto_reload: bool,
+    /// How often is looked for such a change [default: 30s]
+    #[arg(long = "config.auto-reload-interval", value_name = "DURATION",
+          env = "LOCK_EXPORTER_CONFIG_AUTO_RELOAD_INTERVAL",
+          value_parser = crate::config::duration)]
+    pub auto_reload_interval: Option<Duration>,
     /// restic repository, as for restic itself; can be given several times
     #[arg(short = 'r', long = "repo", value_name = "REPO", global = true)]
     pub repositories: Vec<String>,
@@ -242,13 +251,36 @@ pub struct MachineFlags {
 }
 
 /// How metrics are served.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Serving")]
 pub struct Web {
     /// Address to listen on; can be given several times
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":10130", global = true,
           env = "LOCK_EXPORTER_WEB_LISTEN_ADDRESS", value_parser = listen_address)]
     pub listen: Vec<SocketAddr>,
+    /// Listen on the sockets that systemd passes instead
+    #[arg(long = "web.systemd-socket", env = "LOCK_EXPORTER_WEB_SYSTEMD_SOCKET")]
+    pub systemd_socket: bool,
+    /// File with TLS certificates, users and headers, as other Prometheus exporters have it
+    #[arg(
+        long = "web.config.file",
+        value_name = "FILE",
+        global = true,
+        env = "LOCK_EXPORTER_WEB_CONFIG_FILE"
+    )]
+    pub web_config: Option<PathBuf>,
+    /// Another address, for /-/healthy and /-/ready alone, without TLS and password
+    #[arg(long = "web.probe-listen-address", value_name = "ADDRESS", global = true,
+          env = "LOCK_EXPORTER_WEB_PROBE_LISTEN_ADDRESS", value_parser = listen_address)]
+    pub probe_listen: Option<SocketAddr>,
+    /// Path before all paths; by default that of --web.external-url
+    #[arg(long = "web.route-prefix", value_name = "PATH", global = true,
+          env = "LOCK_EXPORTER_WEB_ROUTE_PREFIX", value_parser = prefix)]
+    pub route_prefix: Option<String>,
+    /// URL by which browsers reach this exporter, behind a reverse proxy
+    #[arg(long = "web.external-url", value_name = "URL", global = true,
+          env = "LOCK_EXPORTER_WEB_EXTERNAL_URL", value_parser = external)]
+    pub external_url: Option<url::Url>,
     /// Path of the metrics
     #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics",
           env = "LOCK_EXPORTER_WEB_TELEMETRY_PATH", value_parser = telemetry_path)]
@@ -268,6 +300,23 @@ pub struct Web {
     #[arg(long = "web.ready-timeout", value_name = "DURATION", default_value = "60s",
           env = "LOCK_EXPORTER_WEB_READY_TIMEOUT", value_parser = crate::config::duration)]
     pub ready_timeout: Duration,
+}
+
+impl Web {
+    /// What stands before all paths here: nothing, or a path without a slash at its end.
+    pub fn prefix(&self) -> String {
+        self.route_prefix.clone().unwrap_or_else(|| self.external_path())
+    }
+
+    /// What stands before all paths for browsers: nothing, or a path without a slash at its end.
+    pub fn external_path(&self) -> String {
+        let path = self.external_url.as_ref().map_or("", |url| url.path().trim_end_matches('/'));
+        if self.external_url.is_some() {
+            path.to_owned()
+        } else {
+            self.route_prefix.clone().unwrap_or_default()
+        }
+    }
 }
 
 /// What is logged.
@@ -331,6 +380,25 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write :10130, 127.0.0.1:10130 or [::1]:10130".into())
 }
 
+/// `/`, `locks`, `/locks/`: without slashes at the ends, but for one before the first word.
+fn prefix(text: &str) -> Result<String, String> {
+    let words = text.trim_matches('/');
+    if words.chars().any(|c| c.is_whitespace() || "?#%".contains(c)) {
+        return Err("must be a path like /locks".into());
+    }
+    Ok(if words.is_empty() { String::new() } else { format!("/{words}") })
+}
+
+fn external(text: &str) -> Result<url::Url, String> {
+    let url = url::Url::parse(text).map_err(|error| error.to_string())?;
+    let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    if matches!(url.scheme(), "http" | "https") && url.password().is_none() && is_plain {
+        Ok(url)
+    } else {
+        Err("must be like https://example.org/locks/, without user, query and fragment".into())
+    }
+}
+
 fn telemetry_path(text: &str) -> Result<String, String> {
     if text.len() > 1 && text.starts_with('/') && !text.starts_with("/-/") {
         Ok(text.to_owned())
@@ -361,6 +429,24 @@ mod tests {
         ] {
             let expected = expected.map(|text| text.parse().unwrap());
             assert_eq!(listen_address(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_comes_from_the_external_url_unless_it_is_given() {
+        for (flags, here, outside) in [
+            (&[][..], "", ""),
+            (&["--web.route-prefix=locks/"], "/locks", "/locks"),
+            (&["--web.external-url=https://a.example/b/c/"], "/b/c", "/b/c"),
+            (&["--web.external-url=https://a.example/b", "--web.route-prefix=/"], "", "/b"),
+            (&["--web.external-url=https://a.example", "--web.route-prefix=/x"], "/x", ""),
+        ] {
+            let flags = std::iter::once(&"lock_exporter").chain(flags);
+            let web = Cli::try_parse_from(flags).unwrap().web;
+            assert_eq!((web.prefix().as_str(), web.external_path().as_str()), (here, outside));
+        }
+        for wrong in ["--web.external-url=https://u:p@a.example", "--web.route-prefix=/a b"] {
+            assert!(Cli::try_parse_from(["lock_exporter", wrong]).is_err(), "{wrong}");
         }
     }
 

@@ -35,6 +35,7 @@ pub mod source;
 pub mod state;
 pub mod status;
 pub mod store;
+pub mod supervisor;
 pub mod target;
 pub mod telemetry;
 pub mod tracker;

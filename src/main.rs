@@ -94,25 +94,29 @@ fn arguments() -> impl Iterator<Item = String> {
 async fn run(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         None => {
-            let config = app::configuration(cli).await?;
             if cli.watch.config_check {
-                app::check_files(&config)?;
-                cmd::print(&app::summary(&config))?;
+                cmd::print(&app::check(cli).await?)?;
                 return Ok(0);
             }
+            let config = app::configuration(cli).await?;
             let context = app::context(app::machine(cli));
             let state = app::state(cli, &context)?;
-            let listeners = web::listen(&cli.web.listen).await?;
+            let doors = web::open(&cli.web).await?;
             let load = || {
-                let again = app::configuration(cli);
-                Box::pin(async { again.await.map_err(Failure::into_error) }) as _
+                let again = async {
+                    let config = app::configuration(cli).await.map_err(Failure::into_error)?;
+                    // It is read again by itself; that it is broken must be seen here too.
+                    cli.web.web_config.as_deref().map(web::guard::check).transpose()?;
+                    Ok(config)
+                };
+                Box::pin(again) as _
             };
-            app::run(config, context, state, &load, &cli.web, listeners, app::signals()?).await?;
+            app::run(cli, config, context, state, &load, doors, app::signals()?).await?;
             Ok(0)
         }
         Some(Command::Check(check)) => cmd::check::run(cli, check).await,
         Some(Command::Healthcheck) => {
-            cmd::misc::healthcheck(&cli.web.listen).await?;
+            cmd::misc::healthcheck(&cli.web).await?;
             Ok(0)
         }
         Some(Command::Completions { shell }) => {

@@ -56,7 +56,7 @@ pub const HANDLERS: [&str; 10] = [
     "other",
 ];
 
-const STATUS_CODES: [&str; 7] = ["200", "400", "403", "404", "405", "500", "503"];
+const STATUS_CODES: [&str; 9] = ["200", "400", "401", "403", "404", "405", "429", "500", "503"];
 
 /// The exporter's own counters.
 pub struct Telemetry {

@@ -59,13 +59,17 @@ _lock_exporter() {
 
     case "${cmd}" in
         lock_exporter)
-            opts="-r -p -o -h -V --config.file --config.check --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --shard --total-shards --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
+            opts="-r -p -o -h -V --config.file --config.check --config.enable-auto-reload --config.auto-reload-interval --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --shard --total-shards --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.systemd-socket --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config.auto-reload-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -165,6 +169,22 @@ _lock_exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --web.telemetry-path)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -193,7 +213,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__check)
-            opts="-r -p -o -h --output --textfile --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --log.level --log.format --help"
+            opts="-r -p -o -h --output --textfile --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -299,6 +319,22 @@ _lock_exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log.level)
                     COMPREPLY=($(compgen -W "debug info warn error" -- "${cur}"))
                     return 0
@@ -315,7 +351,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__completions)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --log.level --log.format --help bash elvish fish powershell zsh"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -410,6 +446,22 @@ _lock_exporter() {
                     return 0
                     ;;
                 --web.listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -429,7 +481,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__demo)
-            opts="-r -p -o -h --once --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --log.level --log.format --help"
+            opts="-r -p -o -h --once --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -524,6 +576,22 @@ _lock_exporter() {
                     return 0
                     ;;
                 --web.listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -543,7 +611,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__healthcheck)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --log.level --log.format --help"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -638,6 +706,22 @@ _lock_exporter() {
                     return 0
                     ;;
                 --web.listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -755,7 +839,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__man)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --log.level --log.format --help"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -850,6 +934,22 @@ _lock_exporter() {
                     return 0
                     ;;
                 --web.listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.probe-listen-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.route-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --web.external-url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_lock_exporter_global_optspecs
-    string join \n config.file= config.check r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.timeout= scan.concurrency= scan.hold= shard= total-shards= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
+    string join \n config.file= config.check config.enable-auto-reload config.auto-reload-interval= r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.timeout= scan.concurrency= scan.hold= shard= total-shards= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.systemd-socket web.config.file= web.probe-listen-address= web.route-prefix= web.external-url= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
 end
 
 function __fish_lock_exporter_needs_command
@@ -25,6 +25,7 @@ function __fish_lock_exporter_using_subcommand
 end
 
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l config.file -d 'Configuration file' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l config.auto-reload-interval -d 'How often is looked for such a change [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -s r -l repo -d 'restic repository, as for restic itself; can be given several times' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l repository-file -d 'File with the repository string' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -s p -l password-file -d 'File with the repository password' -r -F
@@ -47,6 +48,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l state.dir -
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.telemetry-path -d 'Path of the metrics' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.max-requests -d 'Scrapes answered at once; 0 = no limit' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.ready-timeout -d 'Be ready after this time although targets were not all looked at' -r
@@ -57,11 +62,13 @@ error\t'Faults of the exporter'"
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l log.format -d 'How they are written' -r -f -a "logfmt\t'key=value'
 json\t'One JSON object a line'"
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l config.check -d 'Check the configuration and the files it names, print everything that is wrong, and end'
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l config.enable-auto-reload -d 'Reload when any file changed that the configuration is made of: itself, passwords, variables, authorities, the web configuration'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l insecure-no-password -d 'Open repositories that have an empty password'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l insecure-tls -d 'Trust any certificate of the backend'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l collector.evidence -d 'Look for the processes that hold restic\'s locks of this machine (this is the default)'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l no-collector.evidence -d 'Do not look for them'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l collector.process -d 'Show the processes of this machine that can hold repository locks, so that other exporters\' locks can be joined with them'
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.systemd-socket -d 'Listen on the sockets that systemd passes instead'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.enable-lifecycle -d 'Allow POST and PUT to /-/reload'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -s V -l version -d 'Print version'
@@ -98,6 +105,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l st
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
@@ -131,6 +142,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l sta
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
@@ -165,6 +180,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
@@ -198,6 +217,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
@@ -231,6 +254,10 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l stat
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.listen-address -d 'Address to listen on; can be given several times' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.config.file -d 'File with TLS certificates, users and headers, as other Prometheus exporters have it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'

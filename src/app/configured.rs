@@ -18,6 +18,7 @@ use crate::location::Location;
 use crate::secret::{self, EnvSpec, Environment, PasswordSpec};
 use crate::shard::Shard;
 use crate::target::{ResticSpec, SearchSpec, Sought, SourceSpec, TargetName, names_each};
+use crate::web;
 
 /// Configuration files that are looked for when none is named.
 const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_exporter.yml"];
@@ -72,9 +73,7 @@ async fn targets(cli: &Cli) -> Result<Config, Failure> {
         ("--cacert", !watch.cacert.is_empty()),
         ("-o", !watch.options.is_empty()),
     ];
-    let named = watch.config_file.clone();
-    let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
-    if let Some(path) = named.or_else(found) {
+    if let Some(path) = file(watch) {
         if let Some((flag, _)) = only_by_flag.iter().find(|(_, given)| *given) {
             return Err(Failure::Usage(anyhow!(
                 "{flag} is for repositories given by -r; those of {} say it themselves",
@@ -92,6 +91,16 @@ async fn targets(cli: &Cli) -> Result<Config, Failure> {
         )));
     }
     from_flags(watch, inherited, &overrides, &host)
+}
+
+/// The configuration file: the one that is named, or the first that is found; none when
+/// repositories come by flag.
+pub fn file(watch: &Watch) -> Option<PathBuf> {
+    if !watch.repositories.is_empty() || watch.repository_file.is_some() {
+        return None;
+    }
+    let found = || CONFIG_FILES.iter().map(PathBuf::from).find(|path| path.exists());
+    watch.config_file.clone().or_else(found)
 }
 
 /// A configuration of these repositories, named by their locations, with the flags of `cli`.
@@ -258,7 +267,7 @@ fn name_of(repository: &Location) -> Result<TargetName, String> {
 }
 
 /// What `--config.check` looked at and found nothing wrong with, in words.
-pub fn summary(config: &Config) -> String {
+fn summary(config: &Config) -> String {
     let searches = config.targets.iter().filter(|spec| spec.search().is_some()).count();
     let count = config.targets.len() - searches;
     let targets = if count == 1 { "target" } else { "targets" };
@@ -281,11 +290,36 @@ pub(super) fn searched(searches: usize) -> String {
     }
 }
 
-/// Looks whether the files that a configuration names can be read, without any connection.
+/// Checks the configuration and the web configuration with every file that they name, without any
+/// connection. Returns what it amounts to, as one line.
 ///
 /// # Errors
-/// Every file that cannot, with its target.
-pub fn check_files(config: &Config) -> anyhow::Result<()> {
+/// As [`configuration`], with everything that is wrong in all of them.
+pub async fn check(cli: &Cli) -> Result<String, Failure> {
+    let mut problems = Vec::new();
+    let told = match configuration(cli).await {
+        Ok(config) => {
+            problems.extend(check_files(&config).err());
+            summary(&config)
+        }
+        Err(Failure::Other(error)) => {
+            problems.push(error);
+            String::new()
+        }
+        Err(failure) => return Err(failure),
+    };
+    if let Some(file) = &cli.web.web_config {
+        problems.extend(web::guard::check(file).err());
+    }
+    if problems.is_empty() {
+        return Ok(told);
+    }
+    let problems: Vec<_> = problems.iter().map(|error| format!("{error:#}")).collect();
+    Err(Failure::Other(anyhow!(problems.join("\n"))))
+}
+
+/// Looks whether the files that a configuration names can be read.
+fn check_files(config: &Config) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     for spec in &config.targets {
         // What is for each find of a search has no name yet.

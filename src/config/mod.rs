@@ -9,6 +9,7 @@ mod restic;
 mod search;
 mod supplied;
 mod tree;
+pub mod web;
 
 use std::collections::BTreeSet;
 use std::fmt;

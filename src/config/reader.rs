@@ -42,6 +42,16 @@ impl<'a> Map<'a> {
         let index = self.pairs.iter().position(|(k, _)| k.text == key)?;
         Some(&self.pairs.remove(index).1)
     }
+
+    /// Whether nothing is left to take.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// All pairs that are left, of a map whose keys are anybody's choice.
+    pub fn rest(self) -> Vec<&'a (Key, Node)> {
+        self.pairs
+    }
 }
 
 /// 0 = never.
@@ -143,7 +153,7 @@ impl Reader {
         }
     }
 
-    fn duration(&mut self, node: &Node, key: &str) -> Option<Duration> {
+    pub fn duration(&mut self, node: &Node, key: &str) -> Option<Duration> {
         let text = self.text(node, key)?;
         match duration(&text) {
             Ok(duration) => Some(duration),

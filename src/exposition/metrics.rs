@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
@@ -18,7 +18,7 @@ use super::view::{HoldSeries, View, holds_shown};
 use crate::judge::{Blocked, State};
 use crate::label::LabelRules;
 use crate::lock::LockMode;
-use crate::status::{DurationHistogram, Status};
+use crate::status::{DurationHistogram, Seen, Status, TargetStatus};
 use crate::target::{PerMode, Proof, Role, SourceSpec};
 
 /// What renders besides the status.
@@ -148,6 +148,9 @@ const OF_SEARCHES: [&str; 8] = [
     "lock_scan_failures_total",
 ];
 
+/// The one family whose values move with the clock while the status stays the same.
+pub const MOVING: &str = "lock_target_oldest_lock_age_seconds";
+
 /// Every family that speaks of targets, in the order of the documentation.
 pub const FAMILIES: &[Family] = &[
     Family {
@@ -207,7 +210,7 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "lock_target_oldest_lock_age_seconds",
+        name: MOVING,
         help: "Scrape time minus the own time of the oldest lock file, as restic prints it; for files that cannot be opened by the storage's time or first sight, for lock files that hold by existing by their modification time. Absent without locks and for kernel locks.",
         kind: Kind::Gauge,
         labels: &["mode"],
@@ -563,6 +566,28 @@ impl StatusCollector {
             take(family)?;
         }
         Ok(())
+    }
+}
+
+impl StatusCollector {
+    /// The family that moves with the clock, if it has a series.
+    pub fn moving(&self) -> Option<MetricFamily> {
+        let row = FAMILIES.iter().find(|row| row.name == MOVING)?;
+        // It speaks of files, not of holds.
+        let view = |target| View::new(target, self.now, &self.rules, Vec::new());
+        let views: Vec<_> = self.status.targets.values().map(|target| view(target)).collect();
+        let mut family = of_targets(row, &views);
+        family.mut_metric().sort_by(by_label_values);
+        (!family.get_metric().is_empty()).then_some(family)
+    }
+
+    /// The last moment at which every other family is as it is now, unless the status changes:
+    /// then the first value that is shown now is too old. `None` when no value can become so.
+    pub fn true_until(&self) -> Option<Timestamp> {
+        let shown = |target: &Arc<TargetStatus>| target.seen_at(self.now, self.rules.hold).cloned();
+        let hold = SignedDuration::try_from(self.rules.hold).unwrap_or(SignedDuration::MAX);
+        let until = |seen: Arc<Seen>| seen.at.checked_add(hold).ok();
+        self.status.targets.values().filter_map(shown).filter_map(until).min()
     }
 }
 

@@ -1,46 +1,31 @@
 //! Bodies that are handed out in pieces, so that what a client does not take stays counted.
-#![allow(clippy::disallowed_methods, reason = "an answer has a time limit")]
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::seat::Seat;
+
 /// Handed out at once; hyper asks for more when the client has taken most of it.
 const PIECE: usize = 64 * 1024;
-
-/// Since when the connection has been writing an answer.
-#[derive(Clone, Debug, Default)]
-pub struct Writing(Arc<Mutex<Option<Instant>>>);
-
-impl Writing {
-    /// For how long an answer has been on its way; none when there is none.
-    pub fn lasts(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
-    }
-
-    fn set(&self, since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
-    }
-}
 
 /// An answer's body. While it is not taken whole, its permit is not given back.
 #[derive(Debug, Default)]
 pub struct Answer {
     rest: Bytes,
     permit: Option<OwnedSemaphorePermit>,
-    writing: Option<Writing>,
+    seat: Option<Arc<Seat>>,
 }
 
 impl Answer {
     /// A body of these bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self { rest: bytes.into(), permit: None, writing: None }
+        Self { rest: bytes.into(), permit: None, seat: None }
     }
 
     /// The same body, holding a permit until it is taken.
@@ -49,10 +34,9 @@ impl Answer {
         self
     }
 
-    /// The same body, seen as on its way from now on.
-    pub fn on(mut self, writing: &Writing) -> Self {
-        writing.set(Some(Instant::now()));
-        self.writing = Some(writing.clone());
+    /// The same body, whose seat is told when it is taken.
+    pub fn on(mut self, seat: &Arc<Seat>) -> Self {
+        self.seat = Some(seat.clone());
         self
     }
 
@@ -70,8 +54,8 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let Some(writing) = &self.writing {
-            writing.set(None);
+        if let Some(seat) = &self.seat {
+            seat.rests();
         }
     }
 }

@@ -1,10 +1,9 @@
-//! The HTTP server: routes, limits and draining. What it shows is rendered elsewhere.
+//! The HTTP server: its routes. What it shows is rendered elsewhere; who may ask is decided in
+//! `entry`, before a request comes here.
 //!
-//! HTTP/1.1 only: only there does hyper close a connection that sends nothing.
+//! HTTP/1.1 only: one request at a time on a connection makes every limit simple.
 #![allow(clippy::disallowed_methods, reason = "requests are where renderers get the time from")]
 
-use std::convert::Infallible;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,17 +11,12 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use jiff::Timestamp;
 use prometheus::Registry;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use self::body::{Answer, Writing};
+use self::body::Answer;
 use self::render::Renderer;
 use crate::exposition::format::Format;
 use crate::exposition::overview::Overview;
@@ -32,25 +26,26 @@ use crate::scanner::Waiting;
 use crate::status::{MachineStatus, Status};
 use crate::telemetry::Telemetry;
 
+mod auth;
 mod body;
+mod connections;
+mod entry;
+pub mod guard;
+mod kept;
+mod listen;
 mod pages;
+mod rate;
 pub mod render;
+mod seat;
+mod tls;
 
-/// A client must have sent its request's head after this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest request head that is read.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Connections open at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 512;
-/// A client must have taken the whole of an answer after this time.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often that is looked at.
-const WRITE_LOOK: Duration = Duration::from_secs(5);
+pub use connections::{DRAIN, serve};
+pub use kept::Kept;
+pub use listen::{Doors, Listener, open};
+pub use tls::any_server;
+
 /// Scrapes that come within this time of a rendering share it.
 const SHARED_FOR: Duration = Duration::from_millis(500);
-/// Time for running requests to end when the server stops.
-pub const DRAIN: Duration = Duration::from_secs(9);
-
 /// What the server shows.
 pub struct Site {
     /// The current picture.
@@ -71,10 +66,16 @@ pub struct Site {
     pub waiting: Waiting,
     /// Who is watched; searches that have not ended once.
     pub roster: Arc<Roster>,
+    /// What stands before all paths: nothing, or a path without a slash at its end.
+    pub prefix: String,
+    /// The same for browsers, who may come through a proxy.
+    pub external_path: String,
     /// Where metrics are, `/metrics`.
     pub telemetry_path: String,
     /// Scrapes answered at once; none = no limit.
     pub scrapes: Option<Arc<Semaphore>>,
+    /// Parts of pages that are still true.
+    pub kept: std::sync::Mutex<Kept>,
     /// The last page of metrics.
     pub page: tokio::sync::Mutex<Option<Page>>,
     /// What each target amounts to, kept from page to page.
@@ -87,90 +88,51 @@ pub struct Site {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// Serves until `site.stopping` says so, then lets running requests end.
-pub async fn serve(listeners: Vec<TcpListener>, site: Arc<Site>) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let servers = listeners
-        .into_iter()
-        .map(|listener| tokio::spawn(accept(listener, site.clone(), connections.clone())));
-    futures_util::future::join_all(servers).await;
-}
-
-async fn accept(listener: TcpListener, site: Arc<Site>, connections: Arc<Semaphore>) {
-    let graceful = GracefulShutdown::new();
-    let mut stopping = site.stopping.clone();
-    loop {
-        let permit = connections.clone().acquire_owned();
-        let accepted = tokio::select! {
-            accepted = async { (permit.await, listener.accept().await) } => accepted,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
-        };
-        let (permit, stream) = match accepted {
-            (permit, Ok((stream, _peer))) => (permit, stream),
-            (_, Err(error)) => {
-                // Out of descriptors, usually; the listener is fine.
-                tracing::warn!(%error, "connection not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let site = site.clone();
-        let writing = Writing::default();
-        let watched = writing.clone();
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(
-                TokioIo::new(stream),
-                service_fn(move |request| {
-                    let site = site.clone();
-                    let writing = writing.clone();
-                    async move {
-                        let answer = answer(&site, &request).await;
-                        Ok::<_, Infallible>(answer.map(|body| body.on(&writing)))
-                    }
-                }),
-            );
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            let _permit = permit;
-            let mut connection = std::pin::pin!(connection);
-            // A client's own faults (resets, bad requests) are nobody's news.
-            while tokio::time::timeout(WRITE_LOOK, &mut connection).await.is_err() {
-                if watched.lasts().is_some_and(|lasts| lasts > WRITE_TIMEOUT) {
-                    break;
-                }
-            }
-        });
+/// The answer to a request that may come in, and the handler's name in metrics.
+async fn route(site: &Arc<Site>, request: &Request<Incoming>) -> (&'static str, Response<Answer>) {
+    let path = match request.uri().path().strip_prefix(&site.prefix) {
+        Some(path) if path.starts_with('/') => path,
+        // Links of the page are relative to its folder, so it needs the slash at its end.
+        Some("") => return ("other", home(site)),
+        Some(_) | None if request.uri().path() == "/" => return ("other", home(site)),
+        Some(_) | None => return ("other", not_found()),
+    };
+    if path == site.telemetry_path {
+        return ("/metrics", only_get(request, metrics(site, request).await));
     }
-    drop(listener);
-    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
-}
-
-async fn answer(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answer> {
-    let started = Instant::now();
-    let _running = site.telemetry.http_starts();
-    let path = request.uri().path();
-    let (handler, response) = if path == site.telemetry_path {
-        ("/metrics", only_get(request, metrics(site, request).await))
-    } else {
-        match path {
-            "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
-            "/-/ready" => ("/-/ready", only_get(request, ready(site))),
-            "/-/reload" => ("/-/reload", reload(site, request.method()).await),
-            _ => {
-                let query = request.uri().query().unwrap_or_default();
-                match pages::answer(site, path, query).await {
-                    Some((handler, response)) => (handler, only_get(request, response)),
-                    None => ("other", text(StatusCode::NOT_FOUND, "not found; see /\n")),
-                }
+    match path {
+        "/-/healthy" | "/-/ready" => probe(site, request, path),
+        "/-/reload" => ("/-/reload", reload(site, request.method()).await),
+        _ => {
+            let query = request.uri().query().unwrap_or_default();
+            match pages::answer(site, path, query).await {
+                Some((handler, response)) => (handler, only_get(request, response)),
+                None => ("other", not_found()),
             }
         }
-    };
-    let response = if request.method() == Method::HEAD { headless(response) } else { response };
-    site.telemetry.http_ended(handler, response.status().as_u16(), started.elapsed());
+    }
+}
+
+fn home(site: &Site) -> Response<Answer> {
+    let mut response = text(StatusCode::FOUND, "");
+    let path = if site.external_path.is_empty() { &site.prefix } else { &site.external_path };
+    if let Ok(place) = HeaderValue::from_str(&format!("{path}/")) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
     response
+}
+
+fn not_found() -> Response<Answer> {
+    text(StatusCode::NOT_FOUND, "not found; see /\n")
+}
+
+/// What probes may ask, at either door.
+fn probe(site: &Site, request: &Request<Incoming>, path: &str) -> (&'static str, Response<Answer>) {
+    match path {
+        "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
+        "/-/ready" => ("/-/ready", only_get(request, ready(site))),
+        _ => ("other", not_found()),
+    }
 }
 
 fn only_get(request: &Request<Incoming>, response: Response<Answer>) -> Response<Answer> {
@@ -373,32 +335,6 @@ fn accepts_gzip(value: &HeaderValue) -> bool {
         star |= name == "*" && weight > 0.0;
     }
     star
-}
-
-/// Listens on each address, before anything else happens.
-///
-/// # Errors
-/// The address that cannot be listened on, and why.
-pub async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        let listener = match TcpListener::bind(address).await {
-            // A kernel without IPv6 still has every IPv4 address.
-            Err(error)
-                if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
-                    && *address == SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())) =>
-            {
-                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-            }
-            bound => bound,
-        };
-        let listener = listener.with_context(|| {
-            format!("cannot listen on {address}; choose another with --web.listen-address")
-        })?;
-        tracing::info!(address = %listener.local_addr()?, "listening");
-        listeners.push(listener);
-    }
-    Ok(listeners)
 }
 
 #[cfg(test)]

@@ -2,20 +2,20 @@
 //! here.
 #![allow(clippy::disallowed_methods, reason = "a page is as of the moment in which it is written")]
 
-use std::io::{self, Write};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread;
 
-use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 use tokio::sync::oneshot;
 
+use super::kept::{Body, Kept, Key, Part, PartBody};
 use super::{Site, Wanted};
 use crate::exposition::format::Format;
-use crate::exposition::metrics::StatusCollector;
+use crate::exposition::metrics::{MOVING, StatusCollector};
 use crate::exposition::openmetrics;
 use crate::reload::Settings;
 
@@ -80,7 +80,9 @@ pub(super) fn page(
         status.targets = Arc::new(targets);
     }
     let Settings { rules, exporter: facts, .. } = site.settings.borrow().clone();
-    let collector = StatusCollector::new(status, Timestamp::now(), rules);
+    let now = Timestamp::now();
+    let revision = status.revision;
+    let collector = StatusCollector::new(status, now, rules.clone());
     // Collectors that describe nothing beforehand look alike to a registry: one each.
     let exporter = Registry::new();
     exporter.register(Box::new(facts))?;
@@ -88,67 +90,79 @@ pub(super) fn page(
     machine.register(Box::new(site.machine.borrow().clone()))?;
     let is_wanted =
         |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|known| known == name);
-    let mut body = Body::new(gzip);
-    collector.each(is_wanted, |family| body.add(&[family], format))?;
+    let mut text = String::new();
+    let mut body = if *wanted == Wanted::default() {
+        let key = Key { open: format != Format::Text, gzip, revision, rules };
+        let mut kept = site.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Body::new(gzip, Some(&of_targets(&collector, &mut kept, key, format, now)?))
+    } else {
+        let mut body = Body::new(gzip, None);
+        collector.each(
+            |name| is_wanted(name) && name != MOVING,
+            |family| add(&mut body, &mut text, &[family], format),
+        )?;
+        body
+    };
+    if is_wanted(MOVING) {
+        add(&mut body, &mut text, collector.moving().as_slice(), format)?;
+    }
     for registry in [&machine, &exporter, site.telemetry.registry(), &site.process] {
         let mut families = registry.gather();
         families.retain(|family| is_wanted(family.name()));
-        body.add(&families, format)?;
+        add(&mut body, &mut text, &families, format)?;
     }
     if matches!(format, Format::OpenMetrics { .. }) {
-        body.sink.write_all(openmetrics::END.as_bytes())?;
+        body.write(openmetrics::END)?;
     }
-    body.sink.finish()
+    Ok(body.finish()?)
 }
 
-/// The text of a page as it grows. It is compressed on the way, so that a large one is never in
-/// memory as a whole unless the client wants it so.
-struct Body {
-    sink: Sink,
-    /// The text of one family.
-    text: String,
+/// The part of a page that speaks of targets and does not move with the clock: the kept one while
+/// it is true, else a new one.
+fn of_targets(
+    collector: &StatusCollector,
+    kept: &mut Kept,
+    key: Key,
+    format: Format,
+    now: Timestamp,
+) -> anyhow::Result<Part> {
+    if let Some(part) = kept.get(&key, now) {
+        return Ok(part);
+    }
+    let mut growing = PartBody::new(key.gzip);
+    let mut text = String::new();
+    collector.each(
+        |name| name != MOVING,
+        |family| {
+            encode(&[family], format, &mut text)?;
+            growing.write(&text)?;
+            text.clear();
+            anyhow::Ok(())
+        },
+    )?;
+    let part = growing.finish()?;
+    kept.put(key, part.clone(), now, collector.true_until());
+    Ok(part)
 }
 
-enum Sink {
-    Plain(Vec<u8>),
-    Gzip(GzEncoder<Vec<u8>>),
+fn add(
+    body: &mut Body,
+    text: &mut String,
+    families: &[MetricFamily],
+    format: Format,
+) -> anyhow::Result<()> {
+    encode(families, format, text)?;
+    body.write(text)?;
+    text.clear();
+    Ok(())
 }
 
-impl Body {
-    fn new(gzip: bool) -> Self {
-        let sink = if gzip {
-            Sink::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::fast()))
-        } else {
-            Sink::Plain(Vec::new())
-        };
-        Self { sink, text: String::new() }
+fn encode(families: &[MetricFamily], format: Format, text: &mut String) -> anyhow::Result<()> {
+    match format {
+        Format::Text => TextEncoder::new().encode_utf8(families, text)?,
+        Format::OpenMetrics { .. } => openmetrics::encode(families, text),
     }
-
-    fn add(&mut self, families: &[MetricFamily], format: Format) -> anyhow::Result<()> {
-        match format {
-            Format::Text => TextEncoder::new().encode_utf8(families, &mut self.text)?,
-            Format::OpenMetrics { .. } => openmetrics::encode(families, &mut self.text),
-        }
-        self.sink.write_all(self.text.as_bytes())?;
-        self.text.clear();
-        Ok(())
-    }
-}
-
-impl Sink {
-    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::Plain(body) => body.write_all(text),
-            Sink::Gzip(body) => body.write_all(text),
-        }
-    }
-
-    fn finish(self) -> anyhow::Result<Vec<u8>> {
-        match self {
-            Sink::Plain(body) => Ok(body),
-            Sink::Gzip(body) => Ok(body.finish()?),
-        }
-    }
+    Ok(())
 }
 
 #[cfg(test)]

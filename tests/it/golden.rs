@@ -7,14 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use lock_exporter::exposition::json::{Answer, EventsAsk, LocksAsk, TargetsAsk};
-use lock_exporter::exposition::metrics::{Exporter, FAMILIES, Rules, StatusCollector};
+use lock_exporter::exposition::metrics::{Exporter, FAMILIES, MOVING, Rules, StatusCollector};
 use lock_exporter::exposition::overview::Overview;
 use lock_exporter::exposition::page::{self, Ask, Frame};
 use lock_exporter::exposition::{json, openmetrics, table};
 use lock_exporter::label::LabelRules;
 use lock_exporter::status::Status;
 use lock_exporter::telemetry::Telemetry;
+use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 
@@ -90,6 +92,51 @@ fn the_api_answers_as_committed_and_as_documented() {
     compare("locks", of("stuck").locks(&ask).unwrap());
     let ask = EventsAsk::parse("limit=3").unwrap();
     compare("events", of("failing").events(&ask).unwrap());
+}
+
+/// The server keeps the text of all families but one for as long as this says.
+#[test]
+fn while_the_status_stays_only_one_family_moves_with_the_clock() {
+    let second = SignedDuration::from_secs(1);
+    let hold = Duration::from_secs(15 * 60);
+    let mut dropped = 0_usize;
+    for (name, status) in scene::all() {
+        let labels = LabelRules::default();
+        let rules = Arc::new(Rules { hold, labels, sources: vec!["restic", "file"] });
+        let at = |now| StatusCollector::new(status.clone(), now, rules.clone());
+        let text = |now| {
+            let mut text = String::new();
+            let add = |family| TextEncoder::new().encode_utf8(&[family], &mut text);
+            at(now).each(|name| name != MOVING, add).unwrap();
+            text
+        };
+        let first = text(scene::now());
+        let until = at(scene::now()).true_until();
+        let last = until.unwrap_or(scene::now() + SignedDuration::from_hours(24));
+        for now in [scene::now() + second, last] {
+            assert_eq!(text(now), first, "{name} at {now}");
+        }
+        dropped += usize::from(until.is_some_and(|until| text(until + second) != first));
+        let all = render_families(at(scene::now()).collect());
+        let (mut most, moving) = (Vec::new(), at(scene::now()).moving());
+        at(scene::now())
+            .each(
+                |name| name != MOVING,
+                |family| {
+                    most.push(family);
+                    Ok::<(), std::convert::Infallible>(())
+                },
+            )
+            .unwrap();
+        most.extend(moving);
+        most.sort_by(|a, b| a.name().cmp(b.name()));
+        assert_eq!(render_families(most), all, "{name}");
+    }
+    assert!(dropped > 5, "only {dropped} scenes show less after that time");
+}
+
+fn render_families(families: Vec<MetricFamily>) -> String {
+    TextEncoder::new().encode_to_string(&families).unwrap()
 }
 
 #[test]

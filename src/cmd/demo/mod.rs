@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use jiff::{SignedDuration, Timestamp};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::app::{self, Failure};
-use crate::cli::{Cli, Demo};
+use crate::cli::{Cli, Demo, Web};
 use crate::config::{self, Config, Overrides};
-use crate::web;
+use crate::web::{self, Listener};
 
 use super::round::look_once;
 use super::{check, print};
@@ -84,9 +83,10 @@ async fn serve(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
         [address] if *address == everywhere => vec![ADDRESS.into()],
         given => given.to_vec(),
     };
-    let listeners = web::listen(&addresses).await?;
+    let web = Web { listen: addresses, ..cli.web.clone() };
+    let doors = web::open(&web).await?;
     let refreshing = tokio::spawn(keep_alive(live));
-    let address = listeners.first().map_or(Ok(ADDRESS.into()), TcpListener::local_addr)?;
+    let address = doors.listeners.first().and_then(Listener::address).unwrap_or(ADDRESS.into());
     print(&words(folder.path(), address))?;
     let again = config.clone();
     let load = move || {
@@ -95,7 +95,7 @@ async fn serve(cli: &Cli, demo: &Demo) -> anyhow::Result<()> {
     };
     let context = app::context(app::machine(cli));
     let stop = app::signals()?;
-    let served = app::run(config, context, None, &load, &cli.web, listeners, stop).await;
+    let served = app::run(cli, config, context, None, &load, doors, stop).await;
     refreshing.abort();
     folder.close().context("cannot remove the demo's folder")?;
     served

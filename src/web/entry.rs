@@ -1,0 +1,103 @@
+//! What happens to a request before it is looked at: is the web configuration whole, is there
+//! room, who is it; then the routes. Pages are not known here.
+#![allow(clippy::disallowed_methods, reason = "requests are timed")]
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::auth::Login;
+use super::body::Answer;
+use super::connections::Door;
+use super::guard::Protection;
+use super::{Site, headless, probe, route, text};
+
+/// Answers one request, whatever happens.
+pub async fn answer(
+    site: &Arc<Site>,
+    door: &Door,
+    request: &Request<Incoming>,
+) -> Response<Answer> {
+    let started = Instant::now();
+    let _running = site.telemetry.http_starts();
+    let (handler, response) =
+        match AssertUnwindSafe(admitted(site, door, request)).catch_unwind().await {
+            Ok(answered) => answered,
+            // The panic's own words are in the log, by its hook.
+            Err(_) => ("other", text(StatusCode::INTERNAL_SERVER_ERROR, "a fault, see the log\n")),
+        };
+    let response = if request.method() == Method::HEAD { headless(response) } else { response };
+    site.telemetry.http_ended(handler, response.status().as_u16(), started.elapsed());
+    response
+}
+
+async fn admitted(
+    site: &Arc<Site>,
+    door: &Door,
+    request: &Request<Incoming>,
+) -> (&'static str, Response<Answer>) {
+    let Door::Guarded(guard, tls) = door else {
+        let path = request.uri().path();
+        let path = path.strip_prefix(&site.prefix).filter(|path| path.starts_with('/'));
+        return probe(site, request, path.unwrap_or(request.uri().path()));
+    };
+    let Ok(protection) = guard.now() else {
+        let words = "the web configuration is broken, see the log\n";
+        return ("other", text(StatusCode::INTERNAL_SERVER_ERROR, words));
+    };
+    if tls.is_none() && protection.tls.is_some() {
+        let mut response = text(StatusCode::BAD_REQUEST, "TLS is needed here by now\n");
+        close_after(&mut response);
+        return ("other", response);
+    }
+    let (handler, mut response) = match guard.admit() {
+        Err(after) => ("other", too_many(after.as_secs().max(1))),
+        Ok(()) => {
+            let given = request.headers().get(header::AUTHORIZATION);
+            match guard.login(&protection, given).await {
+                Login::Right => route(site, request).await,
+                Login::Wrong => ("other", unauthorized()),
+                Login::Busy => ("other", too_many(1)),
+            }
+        }
+    };
+    dress(&mut response, &protection);
+    // Another certificate, or other authorities of clients: whoever goes on must agree on them.
+    let same = match (tls, &protection.tls) {
+        (Some(spoken), Some(now)) => Arc::ptr_eq(spoken, now),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if !same {
+        close_after(&mut response);
+    }
+    (handler, response)
+}
+
+fn dress(response: &mut Response<Answer>, protection: &Protection) {
+    for (name, value) in &protection.headers {
+        response.headers_mut().insert(name.clone(), value.clone());
+    }
+}
+
+fn close_after(response: &mut Response<Answer>) {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+fn too_many(seconds: u64) -> Response<Answer> {
+    let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many requests\n");
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+}
+
+fn unauthorized() -> Response<Answer> {
+    let mut response = text(StatusCode::UNAUTHORIZED, "user and password are needed\n");
+    let scheme = HeaderValue::from_static("Basic realm=\"lock_exporter\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    response
+}

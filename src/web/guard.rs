@@ -1,0 +1,323 @@
+//! The web configuration in use: read again whenever a file that it is made of changes, before
+//! the next handshake or request. What is then done with a connection is not known here.
+#![allow(clippy::disallowed_methods, reason = "the web configuration and its files are read here")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::anyhow;
+use hyper::header::{HeaderName, HeaderValue};
+use rustls::ServerConfig;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::auth::{Login, Logins};
+use super::rate::Bucket;
+use super::tls::{self, Pem};
+use crate::config::web::{self, ClientAuth, Material, RateLimit, WebConfig};
+use crate::secret::Secret;
+
+/// Largest file of the web configuration, certificates included.
+const BYTES_MAX: u64 = 4 << 20;
+/// A file that changed less than this ago may be half written, and its pair (a key beside its
+/// certificate) may follow; what was good before stays in use for so long.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What is asked of whoever connects.
+#[derive(Debug, Default)]
+pub struct Protection {
+    /// TLS is spoken; none = plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Headers of every answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// bcrypt hashes by user; none = nobody is asked.
+    pub users: BTreeMap<String, Secret>,
+    /// Whether nobody gets in without a certificate of their own.
+    pub client_certificate: bool,
+}
+
+/// The web configuration cannot be used as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Whether TLS was spoken when it was last good.
+    pub tls: bool,
+}
+
+/// Owns the web configuration in use, and what it remembers of visitors.
+#[derive(Debug)]
+pub struct Guard {
+    file: Option<PathBuf>,
+    current: Mutex<Current>,
+    logins: Logins,
+    bucket: Option<Mutex<Bucket>>,
+}
+
+#[derive(Debug)]
+struct Current {
+    good: Arc<Protection>,
+    rate_limit: Option<RateLimit>,
+    /// What is wrong with the newest; logged once.
+    wrong: Option<String>,
+    /// What it was read from, as seen just before.
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+    /// Of all their contents.
+    digest: [u8; 32],
+    /// No file of it was changed so shortly before that another change could look the same.
+    settled: bool,
+    /// How long ago "shortly before" is.
+    settles: Duration,
+}
+
+/// What differs when a file is another one or was written to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    place: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// A web configuration and the files that it is made of.
+struct Loaded {
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+    digest: [u8; 32],
+    /// Also when it is broken: whether the file says nothing at all.
+    empty: bool,
+    result: Result<(Protection, WebConfig), String>,
+}
+
+impl Guard {
+    /// Reads the web configuration for the first time; without one, everybody may come in.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn new(file: Option<&Path>) -> anyhow::Result<Self> {
+        Self::with(file, SETTLES)
+    }
+
+    fn with(file: Option<&Path>, settles: Duration) -> anyhow::Result<Self> {
+        let logins = Logins::new()?;
+        let mut current = Current {
+            good: Arc::default(),
+            rate_limit: None,
+            wrong: None,
+            seen: Vec::new(),
+            digest: [0; 32],
+            settled: true,
+            settles,
+        };
+        if let Some(file) = file {
+            let loaded = load(file);
+            let (protection, config) = loaded.result.map_err(|error| anyhow!(error))?;
+            if config.http2 {
+                tracing::info!("http2: true has no effect; HTTP/1.1 is spoken");
+            }
+            current.good = Arc::new(protection);
+            current.rate_limit = config.rate_limit;
+            current.settled = is_settled(&loaded.seen, settles);
+            (current.seen, current.digest) = (loaded.seen, loaded.digest);
+        }
+        let now = Instant::now();
+        let bucket = current.rate_limit.map(|limit| Mutex::new(Bucket::new(limit, now)));
+        Ok(Self { file: file.map(Path::to_owned), current: Mutex::new(current), logins, bucket })
+    }
+
+    /// What is asked of whoever connects now.
+    ///
+    /// # Errors
+    /// [`Broken`] while a file cannot be read or is wrong; why is logged once.
+    pub fn now(&self) -> Result<Arc<Protection>, Broken> {
+        let Some(file) = &self.file else { return Ok(self.current().good.clone()) };
+        let mut current = self.current();
+        if !current.settled || current.seen.iter().any(|(path, stamp)| *stamp != look(path)) {
+            current.read_again(file);
+        }
+        match current.wrong {
+            None => Ok(current.good.clone()),
+            Some(_) => Err(Broken { tls: current.good.tls.is_some() }),
+        }
+    }
+
+    /// Files that the web configuration is made of, as of the last reading.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.current().seen.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Whether one more request may be answered now; else after how long to come back.
+    pub fn admit(&self) -> Result<(), Duration> {
+        let Some(bucket) = &self.bucket else { return Ok(()) };
+        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        if bucket.take(Instant::now()) { Ok(()) } else { Err(bucket.interval()) }
+    }
+
+    /// Whether a request's `Authorization` is good enough.
+    pub async fn login(&self, protection: &Protection, header: Option<&HeaderValue>) -> Login {
+        if protection.users.is_empty() {
+            return Login::Right;
+        }
+        self.logins.check(&protection.users, header).await
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn read_again(&mut self, file: &Path) {
+        let loaded = load(file);
+        let settled = is_settled(&loaded.seen, self.settles);
+        // A file that is written in place is empty for a moment, and nothing would be asked then.
+        if !settled && self.wrong.is_none() && (loaded.empty || loaded.result.is_err()) {
+            self.settled = false;
+            return;
+        }
+        let same = self.digest == loaded.digest && self.wrong.is_none() == loaded.result.is_ok();
+        (self.seen, self.settled, self.digest) = (loaded.seen, settled, loaded.digest);
+        // Whoever is connected need not agree on the same certificate anew.
+        if same {
+            return;
+        }
+        match loaded.result {
+            Ok((protection, config)) => {
+                let (tls, users) = (protection.tls.is_some(), protection.users.len());
+                tracing::info!(tls, users, "web configuration read again");
+                if config.rate_limit != self.rate_limit {
+                    tracing::warn!("rate_limit takes effect at the next start");
+                    self.rate_limit = config.rate_limit;
+                }
+                (self.good, self.wrong) = (Arc::new(protection), None);
+            }
+            Err(error) => {
+                if self.wrong.as_ref() != Some(&error) {
+                    tracing::error!(
+                        %error,
+                        "web configuration broken; requests get 500 and handshakes fail until it \
+                         is mended"
+                    );
+                }
+                self.wrong = Some(error);
+            }
+        }
+    }
+}
+
+/// Checks a web configuration and the files that it names.
+///
+/// # Errors
+/// Everything that is wrong, in words.
+pub fn check(file: &Path) -> anyhow::Result<Protection> {
+    load(file).result.map(|(protection, _)| protection).map_err(|error| anyhow!(error))
+}
+
+fn load(file: &Path) -> Loaded {
+    let mut read = Read::default();
+    let mut empty = false;
+    let result = load_into(file, &mut read, &mut empty);
+    Loaded { seen: read.seen, digest: read.hash.finalize().into(), empty, result }
+}
+
+fn load_into(
+    file: &Path,
+    files: &mut Read,
+    empty: &mut bool,
+) -> Result<(Protection, WebConfig), String> {
+    let shown = file.display();
+    let text = files.read("web configuration", file)?;
+    let text = std::str::from_utf8(&text).map_err(|_| format!("{shown} is no UTF-8 text"))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let config = web::parse(text, folder).map_err(|error| {
+        let lines: Vec<_> = error.0.iter().map(|problem| format!("  {problem}")).collect();
+        format!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
+    })?;
+    *empty = config.empty;
+    let mut protection = Protection { users: config.users.clone(), ..Protection::default() };
+    for (name, value) in &config.headers {
+        // Both were checked when the text was read.
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(*name), HeaderValue::from_str(value)) {
+            protection.headers.push((name, value));
+        }
+    }
+    if let Some(tls) = &config.tls {
+        let mut problems = Vec::new();
+        let mut bytes = |what: &str, material: &Material| match material {
+            Material::Inline(secret) => Zeroizing::new(secret.expose().to_vec()),
+            Material::File(path) => files.read(what, path).unwrap_or_else(|problem| {
+                problems.push(problem);
+                Zeroizing::default()
+            }),
+        };
+        let cert = bytes("cert_file", &tls.cert);
+        let key = bytes("key_file", &tls.key);
+        let client_ca = tls.client_ca.as_ref().map(|ca| bytes("client_ca_file", ca));
+        if !problems.is_empty() {
+            return Err(format!("{shown}: {}", problems.join("\n")));
+        }
+        let client_ca = client_ca.as_ref().map(|pem| pem.as_slice());
+        let pem = Pem { cert: &cert, key: &key, client_ca };
+        let server = tls::server(tls, &pem).map_err(|error| format!("{shown}: {error}"))?;
+        protection.tls = Some(Arc::new(server));
+        protection.client_certificate =
+            tls.client_auth != ClientAuth::NoClientCert && tls.client_auth.requires();
+    }
+    Ok((protection, config))
+}
+
+/// Reads files, and remembers which and what was in them.
+#[derive(Default)]
+struct Read {
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+    hash: Sha256,
+}
+
+impl Read {
+    /// One file, after noting what it looks like, so that a change during the reading is seen.
+    fn read(&mut self, what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        let problem = |error: io::Error| format!("cannot read {what} {}: {error}", path.display());
+        self.seen.push((path.to_owned(), look(path)));
+        // Pipes and devices would be waited for, or never end.
+        if !std::fs::metadata(path).map_err(problem)?.is_file() {
+            return Err(format!("{what} {} is not a file", path.display()));
+        }
+        let mut bytes = Zeroizing::new(Vec::new());
+        let file = File::open(path).map_err(problem)?;
+        file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(problem)?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(format!("{what} {} is larger than {BYTES_MAX} bytes", path.display()));
+        }
+        self.hash.update((bytes.len() as u64).to_be_bytes());
+        self.hash.update(&*bytes);
+        Ok(bytes)
+    }
+}
+
+fn look(path: &Path) -> Option<Stamp> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some(Stamp {
+        place: (meta.dev(), meta.ino()),
+        size: meta.size(),
+        modified: (meta.mtime(), meta.mtime_nsec()),
+        changed: (meta.ctime(), meta.ctime_nsec()),
+    })
+}
+
+/// Whether every file was last changed long enough ago. One from the future counts as old: it
+/// would never settle.
+fn is_settled(seen: &[(PathBuf, Option<Stamp>)], settles: Duration) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
+    let limit = i128::try_from(settles.as_nanos()).unwrap_or(i128::MAX);
+    seen.iter().filter_map(|(_, stamp)| *stamp).all(|stamp| {
+        let (seconds, nanos) = stamp.changed;
+        let age = now - (i128::from(seconds) * 1_000_000_000 + i128::from(nanos));
+        age < 0 || age > limit
+    })
+}
+
+#[cfg(test)]
+mod tests;
