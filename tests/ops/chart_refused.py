@@ -102,7 +102,7 @@ class Refused(unittest.TestCase):
             ),
             ({"config": {"targets": two}}, "two targets are named a"),
             ({"config": {"targets": [{"name": "a"}]}}, "config.targets[0] (a)", "restic or file"),
-            (self.target(discover="/b"), "restic.repository or restic.discover"),
+            (self.target(discover="/b"), "restic.repository and restic.discover"),
             ({"config": {"targets": [two[0] | {"name": "n" * 300}]}}, "at most 128 bytes"),
             (
                 self.target(passwordSecret={"name": "b", "key": "c"}, password_file="/d"),

@@ -145,7 +145,7 @@ class Running(Pods):
             },
             {
                 "name": "by-variables",
-                "restic": {"repository": "/srv/restic", "envFromSecret": "volsync"},
+                "restic": {"envFromSecret": "volsync"},
             },
         )
         secrets = {

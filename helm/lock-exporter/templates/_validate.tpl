@@ -123,8 +123,11 @@ told at once, each with the keys that it is about and what would be right.
 {{- $p = append $p (printf "%s needs either restic or file: what is to be watched" $at) }}
 {{- end }}
 {{- with $target.restic }}
-{{- if eq (not .repository) (not .discover) }}
-{{- $p = append $p (printf "%s needs either restic.repository or restic.discover: where the repository is, or where to search" $at) }}
+{{- if and .repository .discover }}
+{{- $p = append $p (printf "%s: restic.repository and restic.discover contradict each other" $at) }}
+{{- end }}
+{{- if not (or .repository .discover .envFromSecret .env_dir .env_file .env) }}
+{{- $p = append $p (printf "%s needs restic.repository or restic.discover, or a Secret (restic.envFromSecret) with RESTIC_REPOSITORY: where the repository is, or where to search" $at) }}
 {{- end }}
 {{- if .passwordSecret }}
 {{- range $other := list "password_file" "password_command" "password_env" "masterkey_file" "insecure_no_password" }}
