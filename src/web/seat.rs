@@ -24,8 +24,9 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 const WRITE: Duration = Duration::from_secs(60);
 /// So often is looked whether a limit has passed.
 pub const LOOK: Duration = Duration::from_secs(1);
-/// Who says nothing for this time is missed by nobody.
-const SILENCE: Duration = Duration::from_millis(500);
+/// Who has said nothing when this part of all seats was taken anew is missed by nobody. Counted in
+/// arrivals, it holds for slow crowds, fast ones and busy machines alike.
+const NEWCOMERS: u64 = 4;
 /// Of all seats this part is taken back at once.
 const BATCH: u32 = 16;
 /// Whoever waits for a seat tries to take one back this often.
@@ -147,19 +148,18 @@ impl Seat {
     /// The lower, the less it is missed; of equals the one that does the same for longer. `None`
     /// while the wait is ours.
     ///
-    /// Who says nothing for a while, or was only ever refused, goes first; then who rests between
+    /// Who says nothing while others come, or was only ever refused, goes first; then who rests between
     /// requests, since it can come again. Who has just come, or is in a handshake or a head, stays
     /// in the order of coming: else those who came before would outlive an honest newcomer. Who
     /// takes an answer goes last: it is being used.
-    fn rank(&self, silence: Duration) -> Option<(u8, Instant)> {
+    fn rank(&self, is_newcomer: bool) -> Option<(u8, Instant)> {
         let (phase, since) = *self.doing();
         let class = match phase {
             Phase::Answering => return None,
             Phase::Writing => 3,
             Phase::Idle => u8::from(self.known.load(Ordering::Relaxed)),
             Phase::Handshake | Phase::Fresh | Phase::Head => {
-                let silent = !self.spoke.load(Ordering::Relaxed) && since.elapsed() > silence;
-                if silent { 0 } else { 2 }
+                if is_newcomer || self.spoke.load(Ordering::Relaxed) { 2 } else { 0 }
             }
         };
         Some((class, since))
@@ -170,7 +170,7 @@ impl Seat {
 #[derive(Debug)]
 pub struct Seats {
     max: u32,
-    silence: Duration,
+    newcomers: u64,
     free: Arc<Semaphore>,
     taken: Mutex<BTreeMap<u64, Arc<Seat>>>,
     next: AtomicU64,
@@ -195,13 +195,13 @@ impl Drop for Taken {
 impl Seats {
     /// So many seats, all free.
     pub fn new(max: u16) -> Arc<Self> {
-        Self::with(max, SILENCE)
+        Self::with(max, u64::from(max) / NEWCOMERS)
     }
 
-    fn with(max: u16, silence: Duration) -> Arc<Self> {
+    fn with(max: u16, newcomers: u64) -> Arc<Self> {
         Arc::new(Self {
             max: max.into(),
-            silence,
+            newcomers,
             free: Arc::new(Semaphore::new(max.into())),
             taken: Mutex::default(),
             next: AtomicU64::new(0),
@@ -231,9 +231,15 @@ impl Seats {
     /// said anything: who comes in crowds is not looked for one by one.
     pub fn take_some_back(&self) {
         let all = self.all();
-        let left = all.values().filter(|seat| !seat.taken_back.load(Ordering::Relaxed));
-        let mut ranked: Vec<_> =
-            left.filter_map(|seat| Some((seat.rank(self.silence)?, seat))).collect();
+        let next = self.next.load(Ordering::Relaxed);
+        let is_new = |number: u64| next.saturating_sub(number) <= self.newcomers;
+        // Those who were asked before will leave as soon as a busy machine lets them.
+        if all.values().any(|seat| seat.taken_back.load(Ordering::Relaxed)) {
+            return;
+        }
+        let ranked =
+            all.iter().filter_map(|(number, seat)| Some((seat.rank(is_new(*number))?, seat)));
+        let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
         let at_once = (self.max / BATCH).max(1) as usize;
         let some = ranked.iter().take(at_once).enumerate();
@@ -318,23 +324,35 @@ mod tests {
     use super::*;
 
     /// Fills every seat, in the given order; the seats that must be taken back first come first.
-    async fn order_of_leaving(silence: Duration, doing: &[fn(&Seat)]) -> Vec<usize> {
-        let seats = Seats::with(u16::try_from(doing.len()).unwrap(), silence);
+    async fn order_of_leaving(newcomers: u64, doing: &[fn(&Seat)]) -> Vec<usize> {
+        let seats = Seats::with(u16::try_from(doing.len()).unwrap(), newcomers);
         let mut taken = Vec::new();
         for does in doing {
             let one = seats.take().await;
             does(&one.seat);
-            taken.push(one);
+            taken.push(Some(one));
         }
         let mut left = Vec::new();
         for _ in doing {
             seats.take_some_back();
-            let gone = |one: &Taken| one.seat.taken_back.load(Ordering::Relaxed);
-            let new =
-                taken.iter().enumerate().filter(|(index, one)| gone(one) && !left.contains(index));
-            left.extend(new.map(|(index, _)| index).collect::<Vec<_>>());
+            for (index, one) in taken.iter_mut().enumerate() {
+                if one.take_if(|one| one.seat.taken_back.load(Ordering::Relaxed)).is_some() {
+                    left.push(index);
+                }
+            }
         }
         left
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_to_leave_while_somebody_who_was_asked_is_still_there() {
+        let seats = Seats::new(2);
+        let (first, second) = (seats.take().await, seats.take().await);
+        for _ in 0..3 {
+            seats.take_some_back();
+        }
+        let asked = |one: &Taken| one.seat.taken_back.load(Ordering::Relaxed);
+        assert!(asked(&first) && !asked(&second));
     }
 
     #[tokio::test]
@@ -364,8 +382,8 @@ mod tests {
             served,
             begun,
         ];
-        assert_eq!(order_of_leaving(Duration::ZERO, &all).await, [3, 4, 5, 1, 6, 7, 0]);
-        assert_eq!(order_of_leaving(Duration::MAX, &all).await, [4, 1, 6, 3, 5, 7, 0]);
+        assert_eq!(order_of_leaving(0, &all).await, [3, 4, 5, 1, 6, 7, 0]);
+        assert_eq!(order_of_leaving(u64::MAX, &all).await, [4, 1, 6, 3, 5, 7, 0]);
     }
 
     #[tokio::test]
