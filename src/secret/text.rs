@@ -12,7 +12,7 @@ const BOM_UTF8: &[u8] = &[0xEF, 0xBB, 0xBF];
 /// The text of a file as restic reads it: a byte order mark is dropped, UTF-16 that begins with
 /// one becomes UTF-8, and white space at both ends goes (restic `internal/textfile/read.go`,
 /// `internal/global/global.go` LoadPasswordFromFile).
-pub(super) fn of_file(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+pub fn of_file(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     let decoded = match bytes {
         [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
         [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
@@ -37,7 +37,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Zeroizing<Vec<u8>> {
 
 /// Bytes without the Unicode white space at both ends (Go's `strings.TrimSpace`); bytes that are
 /// no UTF-8 are no white space.
-pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
     let space = |part: &[u8]| {
         std::str::from_utf8(part).ok().and_then(|text| {
             let mut chars = text.chars();
@@ -59,7 +59,10 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
 /// Splits a command line as restic does, without a shell: white space and a backslash outside
 /// quotes separate, `'` and `"` quote, a backslash before a quote takes its meaning away and
 /// stays where it stands inside quotes (restic `internal/backend/shell_split.go`).
-pub(crate) fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
+///
+/// # Errors
+/// In words, when a quote is not closed or nothing is left.
+pub fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
     let mut parts = Vec::new();
     let (mut quote, mut last, mut start) = (None, '\0', None);
     for (at, c) in line.char_indices() {
@@ -94,22 +97,29 @@ pub(crate) fn split_command(line: &str) -> Result<Vec<&str>, &'static str> {
     }
 }
 
-/// What is wrong with a file of variables, and in which line, counted from 1.
+/// What is wrong with a file of variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BadLine {
+pub struct BadLine {
+    /// In which line, counted from 1.
     pub line: usize,
+    /// In words, without a part of the file.
     pub cause: &'static str,
 }
 
 /// Reads `KEY=value` assignments as a shell would that sources the file, with `export`, quotes,
 /// comments, `;` and escaped line ends. What only a running shell could know (`$HOME`, a command)
 /// is refused: a wrong guess would be a wrong secret.
-pub(super) fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine> {
+///
+/// # Errors
+/// [`BadLine`].
+pub fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine> {
     let bytes = bytes.strip_prefix(BOM_UTF8).unwrap_or(bytes);
-    let mut reader = Reader { rest: bytes, line: 1 };
+    let mut reader = Reader { rest: bytes, line: 1, exports: None };
     let mut found = Vec::new();
     while reader.find_word() {
         let name = reader.name();
+        let assigns = reader.rest.first() == Some(&b'=');
+        let exports = *reader.exports.get_or_insert(name == "export" && !assigns);
         match reader.rest.first() {
             Some(b'=') if !name.is_empty() => {
                 reader.bump();
@@ -118,7 +128,7 @@ pub(super) fn assignments(bytes: &[u8]) -> Result<Vec<(String, Secret)>, BadLine
             }
             // `export NAME` after its assignment, and the word `export` itself.
             Some(b' ' | b'\t' | b'\r' | b'\n' | b';') | None if !name.is_empty() => {
-                if name != "export" && !reader.exporting(bytes, name) {
+                if name != "export" && !exports {
                     return Err(reader.bad("this is no KEY=value assignment"));
                 }
             }
@@ -133,6 +143,8 @@ const REPLACED: &str = "a shell would put something else for a part of this valu
 struct Reader<'a> {
     rest: &'a [u8],
     line: usize,
+    /// Whether the command that is read begins with `export`; none before its first word.
+    exports: Option<bool>,
 }
 
 impl<'a> Reader<'a> {
@@ -158,7 +170,11 @@ impl<'a> Reader<'a> {
                         self.bump();
                     }
                 }
-                b' ' | b'\t' | b'\r' | b'\n' | b';' => {
+                b'\n' | b';' => {
+                    self.exports = None;
+                    self.bump();
+                }
+                b' ' | b'\t' | b'\r' => {
                     self.bump();
                 }
                 _ => return true,
@@ -179,13 +195,6 @@ impl<'a> Reader<'a> {
         let (name, rest) = self.rest.split_at(long);
         self.rest = rest;
         std::str::from_utf8(name).unwrap_or_default()
-    }
-
-    /// Whether the word just read stands behind an `export` in its line.
-    fn exporting(&self, all: &[u8], name: &str) -> bool {
-        let read = &all[..all.len() - self.rest.len() - name.len()];
-        let line = read.rsplit(|c| matches!(c, b'\n' | b';')).next().unwrap_or_default();
-        trim(line).split(|c| matches!(c, b' ' | b'\t')).next() == Some(b"export")
     }
 
     fn value(&mut self) -> Result<Secret, BadLine> {
@@ -234,7 +243,8 @@ impl<'a> Reader<'a> {
         if out.contains(&0) {
             return Err(self.bad("a value holds a zero byte"));
         }
-        Ok(Secret::new(std::mem::take(&mut *out)))
+        // A copy of the right size: thousands of values would keep thousands of large buffers.
+        Ok(Secret::new(out.as_slice()))
     }
 
     /// What stands between double quotes; false when they are not closed.

@@ -69,6 +69,27 @@ fn files_of_variables_mean_what_a_shell_makes_of_them() {
     assert_eq!(found, want.map(|(name, value)| (name.to_owned(), value.to_vec())));
 }
 
+/// Only a command that begins with it exports: the name of another command could be anything.
+#[test]
+fn names_are_exported_by_export_alone() {
+    for file in ["export A='x\ny' B C=1\n", "A=1;export A\tA", "export\r\n", "export A=1;export B"]
+    {
+        assert!(assignments(file.as_bytes()).is_ok(), "{file}");
+    }
+    for file in ["export A\nB", "export A;B", "export=1 B", "A=1 B", "export A # x\nB"] {
+        assert!(assignments(file.as_bytes()).is_err(), "{file}");
+    }
+}
+
+/// A file of 256 KiB may hold ninety thousand of them.
+#[test]
+fn a_value_takes_no_more_memory_than_it_has_bytes() {
+    let file = "A=;B=xyz;".repeat(1_000);
+    for (_, value) in assignments(file.as_bytes()).expect("reads") {
+        assert!(value.0.capacity() <= 3, "{} bytes", value.0.capacity());
+    }
+}
+
 #[test]
 fn what_only_a_running_shell_knows_is_refused_with_its_line() {
     for (file, line) in [
