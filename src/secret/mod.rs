@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 mod environment;
 mod file;
 mod password;
-mod text;
+pub mod text;
 
 pub use environment::Environment;
 pub(crate) use file::read_file;

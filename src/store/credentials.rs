@@ -22,7 +22,7 @@ use crate::secret::{Environment, read_file};
 
 mod issued;
 mod process;
-mod profile;
+pub mod profile;
 mod role;
 
 use process::Process;

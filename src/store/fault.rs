@@ -28,9 +28,12 @@ const REDIRECT: &str = "Name the address that the server redirects to, or its re
 /// One failure, ready to be shown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{cause}")]
-pub(super) struct Fault {
+pub struct Fault {
+    /// What kind of failure it is.
     pub kind: StoreErrorKind,
+    /// What went wrong, short and printable.
     pub cause: String,
+    /// The next step; empty when the backend's own advice fits.
     pub advice: Cow<'static, str>,
 }
 
@@ -43,7 +46,8 @@ impl From<StoreError> for Fault {
 }
 
 impl Fault {
-    pub(super) fn new(
+    /// Of a class that a scan reports.
+    pub fn new(
         class: ErrorClass,
         cause: impl Into<String>,
         advice: impl Into<Cow<'static, str>>,
@@ -52,7 +56,7 @@ impl Fault {
     }
 
     /// Of a kind that is no class.
-    pub(super) fn of(
+    pub fn of(
         kind: StoreErrorKind,
         cause: impl Into<String>,
         advice: impl Into<Cow<'static, str>>,
@@ -61,12 +65,12 @@ impl Fault {
     }
 
     /// An answer that the service would never give.
-    pub(super) fn no_service(cause: impl Into<String>) -> Self {
+    pub fn no_service(cause: impl Into<String>) -> Self {
         Self::new(ErrorClass::Protocol, cause, "")
     }
 
     /// As an error that `object_store` hands through, with or without trying again.
-    pub(super) fn into_http(self, again: bool) -> HttpError {
+    pub fn into_http(self, again: bool) -> HttpError {
         let kind = if again { HttpErrorKind::Request } else { HttpErrorKind::Unknown };
         HttpError::new(kind, self)
     }
@@ -74,13 +78,16 @@ impl Fault {
 
 /// What an answer's headers say of a refusal; one to HEAD has no body.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Hints<'a> {
+pub struct Hints<'a> {
+    /// The bucket's region.
     pub region: Option<&'a str>,
+    /// The code that a body would have.
     pub code: Option<&'a str>,
 }
 
 /// An answer with an error status.
-pub(super) struct Refusal {
+pub struct Refusal {
+    /// What it means.
     pub fault: Fault,
     /// Whether the same request may succeed soon.
     pub again: bool,
@@ -94,7 +101,7 @@ pub(super) struct Refusal {
 
 /// Understands an answer with an error status. What is hidden is never shown, even if the server
 /// sends it back.
-pub(super) fn refusal(status: u16, headers: Hints<'_>, body: &[u8], hidden: &[Secret]) -> Refusal {
+pub fn refusal(status: u16, headers: Hints<'_>, body: &[u8], hidden: &[Secret]) -> Refusal {
     let mut said = Said::read(body, hidden);
     if let Some(code) = headers.code.filter(|_| said.code.is_empty()) {
         said.code = clean(code);
@@ -171,7 +178,7 @@ pub(super) fn refusal(status: u16, headers: Hints<'_>, body: &[u8], hidden: &[Se
 }
 
 /// Whether a body is a web page.
-pub(super) fn is_html(body: &[u8]) -> bool {
+pub fn is_html(body: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&body[..body.len().min(256)]).trim_start().to_lowercase();
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
@@ -237,7 +244,7 @@ impl Said {
 }
 
 /// Understands a failed exchange by the innermost of its causes.
-pub(super) fn explain(error: &(dyn Error + 'static)) -> Fault {
+pub fn explain(error: &(dyn Error + 'static)) -> Fault {
     let (mut timeout, mut tls, mut network, mut deepest) = (false, false, false, None);
     let mut next = Some(error);
     // Chains are short; the bound is against one that goes round.
@@ -289,7 +296,7 @@ fn hide(text: &str, hidden: &[Secret]) -> String {
 }
 
 /// A text from outside as one short line.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     line.chars().take(TEXT_CHARS_MAX).collect()

@@ -16,7 +16,7 @@ use crate::scan::ErrorClass;
 
 /// What a page says.
 #[derive(Debug)]
-pub(super) struct Page {
+pub struct Page {
     /// The body without the odd keys.
     pub body: Bytes,
     /// Keys that cannot be represented, made printable.
@@ -29,7 +29,7 @@ pub(super) struct Page {
 
 /// What makes a page the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Proof {
+pub enum Proof {
     /// It says so, as S3 always does.
     Said,
     /// It names no next page: Azure has nothing else, and servers in Google's place say nothing.
@@ -41,7 +41,7 @@ pub(super) enum Proof {
 /// # Errors
 /// [`Fault`] of class `protocol` when it is no listing, `incomplete` when it was cut short without
 /// saying where to go on.
-pub(super) fn read(body: Bytes, proof: Proof) -> Result<Page, Fault> {
+pub fn read(body: Bytes, proof: Proof) -> Result<Page, Fault> {
     let mut walk = Walk::default();
     let mut reader = Reader::from_reader(&*body);
     loop {

@@ -22,18 +22,18 @@ mod advice;
 mod azure;
 mod client;
 mod cloud;
-mod credentials;
-mod fault;
+pub mod credentials;
+pub mod fault;
 mod gs;
 mod http;
-mod list_page;
+pub mod list_page;
 mod local;
 mod object;
 mod program;
 mod rclone;
-mod rest;
+pub mod rest;
 mod s3;
-mod sftp;
+pub mod sftp;
 
 /// One kind of backend: a row of [`BACKENDS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

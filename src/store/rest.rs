@@ -39,7 +39,7 @@ use crate::secret::Environment;
 use crate::target::ResticSpec;
 use crate::telemetry::{Operation, Telemetry};
 
-mod answer;
+pub mod answer;
 
 use answer::{Named, refusal};
 

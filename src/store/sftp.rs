@@ -38,7 +38,7 @@ use crate::target::ResticSpec;
 use crate::telemetry::{Operation, Telemetry};
 
 mod link;
-mod words;
+pub mod words;
 
 use link::{Failure, Link, Live, Open};
 use words::SystemFiles;

@@ -32,7 +32,7 @@ use crate::target::{FileFormat, FileSpec};
 
 mod glob;
 mod held;
-mod pid;
+pub mod pid;
 mod place;
 
 pub use glob::{Matched, Matches};

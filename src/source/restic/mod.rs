@@ -27,14 +27,14 @@ use crate::target::ResticSpec;
 use crate::telemetry::Telemetry;
 
 mod cache;
-mod config_file;
+pub mod config_file;
 mod connect;
 pub mod crypto;
 pub mod derivation;
 mod go_json;
 mod go_time;
 pub mod key;
-mod listing;
+pub mod listing;
 pub mod lock_file;
 mod look;
 mod owner;

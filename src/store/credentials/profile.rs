@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use zeroize::Zeroizing;
 
 /// The settings of one profile.
-pub(super) type Profile = BTreeMap<String, Zeroizing<String>>;
+pub type Profile = BTreeMap<String, Zeroizing<String>>;
 
 /// Finds a profile in a text: in `credentials` its section has its name, in `config` all but
 /// `default` have the word `profile` before it.
-pub(super) fn find(text: &str, name: &str) -> Option<Profile> {
+pub fn find(text: &str, name: &str) -> Option<Profile> {
     let mut found: Option<Profile> = None;
     let mut inside = false;
     for line in text.lines() {

@@ -125,7 +125,7 @@ const COMPLAINTS: &[(&str, ErrorClass, &str)] = &[
 
 /// A connection that ended, by ssh's own words. Servers print banners, so the line that is known
 /// comes first, else the last one.
-pub(super) fn complaint(lines: &[String]) -> Fault {
+pub fn complaint(lines: &[String]) -> Fault {
     for line in lines {
         if let Some((_, class, advice)) = COMPLAINTS.iter().find(|(part, ..)| line.contains(part)) {
             return Fault::new(*class, format!("ssh: {line}"), *advice);
