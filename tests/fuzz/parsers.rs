@@ -185,6 +185,7 @@ pub const PARSERS: &[Parser] = &[
     listings::REFUSAL,
     listings::SSH,
     texts::CONFIGURATION,
+    texts::WEB,
     texts::DURATION,
     texts::LOCATION,
     texts::PATTERN,

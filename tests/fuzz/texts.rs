@@ -1,5 +1,7 @@
 //! What people write: configuration, places, secrets, queries. And names that others choose.
 
+use std::path::Path;
+
 use lock_exporter::config::{self, Overrides};
 use lock_exporter::exposition::configuration;
 use lock_exporter::exposition::format::Format;
@@ -75,6 +77,49 @@ pub const CONFIGURATION: Parser = Parser {
     base: 2 << 20,
     each: 200,
     run: configuration,
+};
+
+/// The web configuration file. Nothing of it may be shown that protects something.
+pub const WEB: Parser = Parser {
+    name: "web-configuration",
+    words: &[
+        "tls_server_config:",
+        "cert_file:",
+        "key_file:",
+        "cert:",
+        "key:",
+        "client_auth_type:",
+        "client_ca_file:",
+        "min_version:",
+        "max_version:",
+        "TLS13",
+        "TLS10",
+        "cipher_suites:",
+        "curve_preferences:",
+        "http_server_config:",
+        "http2:",
+        "headers:",
+        "X-Frame-Options:",
+        "basic_auth_users:",
+        "rate_limit:",
+        "interval:",
+        "burst:",
+        "NoClientCert",
+        "RequireAndVerifyClientCert",
+        "planted-secret",
+        "$2b$04$",
+        "\n",
+        "  ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "true",
+    ],
+    samples: none,
+    base: 2 << 20,
+    each: 200,
+    run: web,
 };
 
 pub const DURATION: Parser = Parser {
@@ -252,6 +297,23 @@ fn configuration(input: &[u8]) -> u64 {
             for problem in &error.0 {
                 assert!(problem.line <= lines, "a problem in line {} of {lines}", problem.line);
             }
+            kind(&error.0.iter().map(|problem| problem.message.as_str()).collect::<String>())
+        }
+    }
+}
+
+fn web(input: &[u8]) -> u64 {
+    let Some(text) = as_text(input) else { return 0 };
+    let parsed = config::web::parse(text, Path::new("/etc"));
+    // Of a key with that name the name is shown.
+    let shown = format!("{parsed:?}");
+    if text.matches("planted-secret").count() == text.matches("key: planted-secret").count() {
+        assert!(!shown.contains("planted-secret"), "{shown}");
+    }
+    match parsed {
+        Ok(config) => kind_of_many(&format!("{config:?}"), config.users.len()),
+        Err(error) => {
+            assert!(!error.0.is_empty(), "an error that says nothing");
             kind(&error.0.iter().map(|problem| problem.message.as_str()).collect::<String>())
         }
     }

@@ -1,6 +1,6 @@
 //! The pages that people read: server-rendered HTML that needs no script, the worst first.
 //!
-//! Everything from outside is escaped by the type that writes it ([`html::Html`]). Links are
+//! Everything from outside is escaped by the type that writes it (`html::Html`). Links are
 //! relative, so that the pages work below any path. Only a bounded part of the targets is
 //! rendered; the rest is a page further.
 
