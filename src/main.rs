@@ -9,6 +9,7 @@ use lock_exporter::app::{self, Failure};
 use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
 use lock_exporter::exposition::table;
 use lock_exporter::{cmd, web};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
 /// `check` answers Nagios with 3 for everything that is not a judgement.
 const UNKNOWN: u8 = 3;
@@ -16,6 +17,8 @@ const UNKNOWN: u8 = 3;
 const USAGE: u8 = 64;
 /// sysexits' EX_TEMPFAIL: another instance has the state folder.
 const TAKEN: u8 = 75;
+/// Lines that wait to be written, at most; a burst of a large fleet fits.
+const LOG_LINES_MAX: usize = 10_000;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(usage_code()) };
         }
     };
-    start_log(&cli.log);
+    let log = start_log(&cli.log);
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::debug!("a TLS provider is installed already");
     }
@@ -45,7 +48,10 @@ fn main() -> ExitCode {
         }
     };
     let checking = matches!(cli.command, Some(Command::Check(_)));
-    let code = match runtime.block_on(run(&cli)) {
+    let result = runtime.block_on(run(&cli));
+    // What was logged comes before what is said last.
+    drop(log);
+    let code = match result {
         Ok(code) => code,
         Err(failure) => {
             let (error, code) = match failure {
@@ -134,7 +140,9 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
     }
 }
 
-fn start_log(log: &Log) {
+/// Logs to standard error through a thread of its own: a reader that stops reading must stop nobody
+/// who logs. Lines beyond what that thread can keep are lost. Dropping the guard writes the rest.
+fn start_log(log: &Log) -> WorkerGuard {
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
@@ -144,13 +152,18 @@ fn start_log(log: &Log) {
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
     };
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(LOG_LINES_MAX)
+        .thread_name("log")
+        .finish(std::io::stderr());
     let registry = tracing_subscriber::registry().with(EnvFilter::new(level));
     match log.format {
         LogFormat::Logfmt => registry
-            .with(tracing_logfmt::builder().with_target(false).layer().with_writer(std::io::stderr))
+            .with(tracing_logfmt::builder().with_target(false).layer().with_writer(writer))
             .init(),
-        LogFormat::Json => registry
-            .with(tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr))
-            .init(),
+        LogFormat::Json => {
+            registry.with(tracing_subscriber::fmt::layer().json().with_writer(writer)).init()
+        }
     }
+    guard
 }

@@ -572,3 +572,29 @@ fn a_configuration_that_never_ends_is_refused() {
         assert!(text(&output.stderr).contains("is not a file"), "{}", text(&output.stderr));
     }
 }
+
+/// Whoever reads the log has stopped: a terminal in scroll lock, a collector that hangs.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&full).unwrap();
+    rustix::fs::fcntl_setfl(&full, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while full.write(&[b'x'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&full, flags).unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (repository, password) = repository(folder.path());
+    let child = program()
+        .args(["--log.level=debug", "-r", &repository, "--password-file", &password])
+        .arg(format!("--web.listen-address={address}"))
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    while TcpStream::connect(address).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let log = Some(std::thread::spawn(String::new));
+    let serving = Serving { child, address, log };
+    serving.metrics_with("lock_target_state{target=");
+    assert_eq!(serving.stop().0, Some(0));
+}
