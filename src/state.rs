@@ -13,6 +13,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ const MEMORY: &str = "memory.json";
 const DAMAGED: &str = "memory.json.damaged";
 /// Most bytes that are read back or written.
 const BYTES_MAX: u64 = 64 << 20;
+/// How the names of files begin that are not written to their end yet.
+const UNFINISHED: &str = ".memory";
 /// Attempts to lock a file that somebody else keeps replacing.
 const ATTEMPTS: usize = 3;
 
@@ -37,8 +40,9 @@ const ATTEMPTS: usize = 3;
 pub struct State {
     folder: PathBuf,
     boot_id: Option<String>,
+    procfs: Procfs,
     /// The lock ends with it, so it lives as long as the process.
-    _lock: File,
+    lock: Mutex<File>,
 }
 
 /// Why a folder is not ours.
@@ -96,6 +100,13 @@ impl State {
     /// # Errors
     /// [`StateError::Taken`] when another process has it; anything else is no sign of one.
     pub fn take(folder: &Path, procfs: &Procfs) -> Result<Self, StateError> {
+        let lock = Self::claim(folder, procfs)?;
+        clear(folder);
+        let (folder, procfs) = (folder.to_owned(), procfs.clone());
+        Ok(Self { folder, boot_id: procfs.boot_id(), procfs, lock: Mutex::new(lock) })
+    }
+
+    fn claim(folder: &Path, procfs: &Procfs) -> Result<File, StateError> {
         let path = folder.join(LOCK);
         let unusable = |what, error| StateError::Unusable { folder: folder.into(), what, error };
         for _ in 0..ATTEMPTS {
@@ -119,9 +130,7 @@ impl State {
                     return Err(unusable("cannot be locked", error));
                 }
             }
-            let own = file.metadata().map_err(|error| unusable("cannot be used", error))?;
-            let named = fs::metadata(&path).ok();
-            if named.is_none_or(|named| (named.dev(), named.ino()) != (own.dev(), own.ino())) {
+            if !is_at(&file, &path) {
                 // Somebody removed it between open and lock; ours would exclude nobody.
                 continue;
             }
@@ -137,7 +146,7 @@ impl State {
             if let Err(error) = file.set_len(0).and_then(|()| file.write_all(text.as_bytes())) {
                 tracing::warn!(%error, folder = %folder.display(), "it does not say who has it");
             }
-            return Ok(Self { folder: folder.into(), boot_id, _lock: file });
+            return Ok(file);
         }
         let error = io::Error::other("its lock file is replaced again and again");
         Err(unusable("cannot be locked", error))
@@ -173,11 +182,48 @@ impl State {
         if text.len() as u64 > BYTES_MAX {
             return Err(io::Error::other(format!("more than {BYTES_MAX} bytes to remember")));
         }
-        let mut file = tempfile::Builder::new().prefix(".memory").tempfile_in(&self.folder)?;
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)?;
         file.write_all(&text)?;
         file.as_file().sync_all()?;
+        self.keep()?;
         file.persist(self.folder.join(MEMORY)).map_err(|error| error.error)?;
         File::open(&self.folder)?.sync_all()
+    }
+}
+
+impl State {
+    /// Takes the folder again if it, or our lock file, was removed or replaced: what we have then
+    /// excludes nobody, and the folder at this path may be another one's.
+    fn keep(&self) -> io::Result<()> {
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_at(&lock, &self.folder.join(LOCK)) {
+            return Ok(());
+        }
+        *lock = Self::claim(&self.folder, &self.procfs).map_err(io::Error::other)?;
+        tracing::warn!(
+            folder = %self.folder.display(),
+            "the state folder or its lock file was replaced under us; it is taken anew"
+        );
+        Ok(())
+    }
+}
+
+/// Whether this is the file at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    let named = fs::symlink_metadata(path).ok().map(number);
+    named.is_some() && named == file.metadata().ok().map(number)
+}
+
+/// Removes what processes left behind that were killed while they wrote. The folder is ours, so
+/// nobody writes now.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            // It may stay: only room is lost.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -218,8 +264,14 @@ fn understood(path: &Path, boot_id: Option<&str>) -> Result<Option<Remembered>, 
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // A FIFO in its place must not make us wait.
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
     let mut text = Vec::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut text)?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -312,5 +364,68 @@ mod tests {
         // Nothing is left behind beside the three files.
         state.store(empty()).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn what_was_left_unfinished_is_cleared_away() {
+        let folder = tempfile::tempdir().unwrap();
+        for left in [".memoryAb12Cd", ".memoryzzzzzz"] {
+            fs::write(folder.path().join(left), "{").unwrap();
+        }
+        fs::write(folder.path().join("another"), "").unwrap();
+        let first = take(folder.path()).unwrap();
+        let names = || fs::read_dir(folder.path()).unwrap().map(|one| one.unwrap().file_name());
+        let mut left: Vec<_> = names().collect();
+        left.sort();
+        assert_eq!(left, ["another", LOCK]);
+        // Who is refused touches nothing: the first one may be writing.
+        fs::write(folder.path().join(".memoryAb12Cd"), "{").unwrap();
+        take(folder.path()).unwrap_err();
+        assert_eq!(names().count(), 3);
+        drop(first);
+    }
+
+    #[test]
+    fn a_folder_that_was_replaced_is_taken_anew_or_left_to_another() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        let first = take(&folder).unwrap();
+        first.store(empty()).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        first.store(empty()).unwrap_err();
+        fs::create_dir(&folder).unwrap();
+        first.store(empty()).unwrap();
+        assert!(matches!(take(&folder).unwrap_err(), StateError::Taken { .. }));
+        // Only the lock file; then another one was faster.
+        fs::remove_file(folder.join(LOCK)).unwrap();
+        first.store(empty()).unwrap();
+        take(&folder).unwrap_err();
+        fs::rename(&folder, outer.path().join("old")).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let second = take(&folder).unwrap();
+        let refused = first.store(empty()).unwrap_err();
+        assert!(refused.to_string().contains("another instance"), "{refused}");
+        assert!(!folder.join(MEMORY).exists());
+        second.store(empty()).unwrap();
+    }
+
+    #[test]
+    fn whatever_is_in_the_place_of_the_memory_makes_nobody_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MEMORY);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let state = take(folder.path()).unwrap();
+        assert!(state.load().1.unwrap().contains("no regular file"));
+        assert_eq!(peek(folder.path(), &Procfs::new("/proc")), None);
+        state.store(empty()).unwrap();
+        assert_eq!(state.load().0, Some(empty()));
     }
 }
