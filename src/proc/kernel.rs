@@ -5,8 +5,11 @@
 //! have the lock (it was inherited, handed on, or has no pid) once of all, within a budget.
 #![allow(clippy::disallowed_methods, reason = "the age of a reading is measured here")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,12 +44,52 @@ pub struct Picture {
     rows: Option<BTreeMap<FileKey, Vec<Row>>>,
     /// Lines that could not be read.
     pub odd: u64,
-    /// Whether a lock that is not listed is not held.
+    /// Whether a lock that is not listed is not held, unless the list is [cut](Self::cut).
     pub shows_all: bool,
-    takers: Mutex<HashMap<i32, Arc<Vec<Proof>>>>,
+    /// There are more locks than are listed here.
+    pub cut: bool,
+    takers: Mutex<Looked<Arc<Vec<Proof>>>>,
     walk: OnceLock<Walk>,
-    orphans: OnceLock<Vec<Orphan>>,
+    folders: Mutex<HashMap<PathBuf, Arc<OnceLock<Vec<Orphan>>>>>,
+    nameless: Mutex<Looked<Option<Arc<Nameless>>>>,
+    all_nameless: OnceLock<Vec<(i32, Nameless)>>,
     open: OnceLock<Open>,
+}
+
+/// What was found at the descriptors of processes that rows point to.
+#[derive(Debug)]
+struct Looked<T> {
+    by_pid: HashMap<i32, T>,
+    /// Descriptors that may still be looked at, of all of them together.
+    left: usize,
+}
+
+impl<T: Clone> Looked<T> {
+    fn new() -> Self {
+        Self { by_pid: HashMap::new(), left: FDS_MAX }
+    }
+
+    fn get(&mut self, pid: i32, look: impl FnOnce(&mut Budget) -> T) -> T {
+        let Self { by_pid, left } = self;
+        let look = || {
+            let mut budget = Budget::new(*left, WALK_MAX);
+            let found = look(&mut budget);
+            *left = budget.left();
+            found
+        };
+        by_pid.entry(pid).or_insert_with(look).clone()
+    }
+}
+
+/// The numbers of all files that have names in one folder, by which the kernel locks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbers {
+    /// Major number of the folder's device.
+    pub major: u32,
+    /// Minor number of the folder's device.
+    pub minor: u32,
+    /// The numbers; each is of one file of that device.
+    pub inodes: HashSet<u64>,
 }
 
 /// Every lock that some descriptor is proven to have.
@@ -76,6 +119,9 @@ pub struct LockRow {
     /// Who took it.
     pub taker: i64,
 }
+
+/// Descriptors of one process whose files have lost their names, with the paths they had.
+type Nameless = Vec<(u32, Vec<u8>)>;
 
 /// A lock on a file that has lost its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,15 +160,16 @@ impl KernelLocks {
 impl Picture {
     fn read(procfs: &Procfs) -> io::Result<Self> {
         let taken = Instant::now();
-        let (rows, odd) = match procfs.locks() {
+        let (rows, odd, cut) = match procfs.locks() {
             Ok(all) => {
+                let cut = all.cut;
                 let mut by_file: BTreeMap<FileKey, Vec<Row>> = BTreeMap::new();
                 for row in all.rows {
                     by_file.entry(row.file).or_default().push(row);
                 }
-                (Some(by_file), all.odd)
+                (Some(by_file), all.odd, cut)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, 0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, 0, false),
             Err(error) => return Err(error),
         };
         Ok(Self {
@@ -131,9 +178,12 @@ impl Picture {
             odd,
             shows_all: rows.is_some() && procfs.shows_all(),
             rows,
-            takers: Mutex::default(),
+            cut,
+            takers: Mutex::new(Looked::new()),
             walk: OnceLock::new(),
-            orphans: OnceLock::new(),
+            folders: Mutex::default(),
+            nameless: Mutex::new(Looked::new()),
+            all_nameless: OnceLock::new(),
             open: OnceLock::new(),
         })
     }
@@ -197,9 +247,84 @@ impl Picture {
     }
 
     /// Locks on files that had this path and have no name any more.
-    pub fn orphans(&self, path: &[u8]) -> impl Iterator<Item = LockRow> {
-        let all = self.orphans.get_or_init(|| self.find_orphans());
-        all.iter().filter(move |orphan| orphan.path == path).map(|orphan| orphan.lock)
+    ///
+    /// They are looked for at the descriptors of processes, which is most of a reading's cost, so
+    /// only where a lock can be on such a file: `numbers` says which files have names in a folder.
+    /// It is asked once for each folder, and may hang without harm to others.
+    pub fn orphans(
+        &self,
+        path: &Path,
+        numbers: impl FnOnce(&Path) -> Option<Numbers>,
+    ) -> Vec<LockRow> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let found = {
+            let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(folders.entry(folder.to_owned()).or_default())
+        };
+        let all = found.get_or_init(|| self.find_orphans(folder, numbers(folder).as_ref()));
+        let path = path.as_os_str().as_bytes();
+        all.iter().filter(|orphan| orphan.path == path).map(|orphan| orphan.lock).collect()
+    }
+
+    /// Who took the locks that may be on files without a name that were in a folder. A file whose
+    /// number the folder lists has one: it was moved, not removed.
+    fn suspects(&self, named: Option<&Numbers>) -> Vec<i64> {
+        let may_be_lost = |file: &FileKey| {
+            named.is_none_or(|named| {
+                let is_there = (file.major, file.minor) == (named.major, named.minor);
+                is_there && !named.inodes.contains(&file.inode)
+            })
+        };
+        let rows = self.rows.iter().flatten().filter(|(file, _)| may_be_lost(file));
+        let granted = rows.flat_map(|(_, rows)| rows).filter(|row| !row.waits);
+        let mut takers: Vec<i64> =
+            granted.filter(|row| row.class.is_lock()).map(|row| row.pid).collect();
+        takers.sort_unstable();
+        takers.dedup();
+        takers
+    }
+
+    /// Locks are looked for only on descriptors of files without a name, since to read what a
+    /// descriptor has costs several times as much as to read its link. First of the processes that
+    /// rows point to; of all where a row has no such process.
+    fn find_orphans(&self, folder: &Path, named: Option<&Numbers>) -> Vec<Orphan> {
+        let was_here = |path: &[u8]| Path::new(OsStr::from_bytes(path)).parent() == Some(folder);
+        let mut found = Vec::new();
+        let mut add = |pid: i32, files: &Nameless| {
+            for (fd, path) in files.iter().filter(|(_, path)| was_here(path)) {
+                let locks = self.procfs.proofs_of(pid, *fd);
+                for Proof { row, .. } in locks.iter().filter(|proof| proof.row.class.is_lock()) {
+                    let orphan = Orphan { path: path.clone(), lock: LockRow::from(row) };
+                    if !found.contains(&orphan) {
+                        found.push(orphan);
+                    }
+                }
+            }
+        };
+        let known = |taker: &i64| {
+            let pid = i32::try_from(*taker).ok().filter(|pid| *pid > 0)?;
+            Some((pid, self.nameless(pid)?))
+        };
+        let takers: Option<Vec<_>> = self.suspects(named).iter().map(known).collect();
+        match takers.filter(|_| self.shows_all && !self.cut) {
+            Some(takers) => takers.iter().for_each(|(pid, files)| add(*pid, files)),
+            None => self.all_nameless().iter().for_each(|(pid, files)| add(*pid, files)),
+        }
+        found
+    }
+
+    fn nameless(&self, pid: i32) -> Option<Arc<Nameless>> {
+        let mut known = self.nameless.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(pid, |budget| self.procfs.nameless(pid, DELETED, budget).map(Arc::new))
+    }
+
+    fn all_nameless(&self) -> &[(i32, Nameless)] {
+        self.all_nameless.get_or_init(|| {
+            let mut budget = Budget::new(FDS_MAX, WALK_MAX);
+            let pids = self.procfs.pids().unwrap_or_default().into_iter();
+            let files = |pid| Some((pid, self.procfs.nameless(pid, DELETED, &mut budget)?));
+            pids.filter_map(files).filter(|(_, files)| !files.is_empty()).collect()
+        })
     }
 
     /// Whether some process has this file open: by its number as the kernel counts, then by device
@@ -238,11 +363,7 @@ impl Picture {
 
     fn taker(&self, pid: i32) -> Arc<Vec<Proof>> {
         let mut takers = self.takers.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || {
-            let mut budget = Budget::new(FDS_MAX, WALK_MAX);
-            Arc::new(self.procfs.proofs(pid, &mut budget))
-        };
-        Arc::clone(takers.entry(pid).or_insert_with(read))
+        takers.get(pid, |budget| Arc::new(self.procfs.proofs(pid, budget)))
     }
 
     fn walk(&self) -> &Walk {
@@ -257,48 +378,79 @@ impl Picture {
             Walk { by_file, cut: budget.is_spent() }
         })
     }
+}
 
-    /// Locks are looked for only on descriptors of files without a name, since to read what a
-    /// descriptor has costs several times as much as to read its link. First of the processes that
-    /// rows point to; of all where a row has no such process.
-    fn find_orphans(&self) -> Vec<Orphan> {
-        let granted = || {
-            let rows = self.rows.iter().flat_map(BTreeMap::values).flatten();
-            rows.filter(|row| !row.waits && row.class.is_lock())
-        };
-        let mut takers: Vec<i64> = granted().map(|row| row.pid).collect();
-        takers.sort_unstable();
-        takers.dedup();
-        let mut budget = Budget::new(FDS_MAX, WALK_MAX);
-        let mut nameless = Vec::new();
-        let mut all_there = self.shows_all;
-        for taker in takers {
-            let pid = i32::try_from(taker).ok().filter(|pid| *pid > 0);
-            let files = pid.and_then(|pid| self.procfs.nameless(pid, DELETED, &mut budget));
-            match (pid, files) {
-                (Some(pid), Some(files)) => nameless.push((pid, files)),
-                (Some(_) | None, _) => all_there = false,
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A machine with this list of locks, on which one process can be looked at.
+    fn picture(locks: &str) -> (tempfile::TempDir, Picture) {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, comm) in [("1", "systemd"), ("2", "kthreadd"), ("50", "job")] {
+            fs::create_dir_all(folder.path().join(pid).join("fdinfo")).unwrap();
+            fs::create_dir_all(folder.path().join(pid).join("fd")).unwrap();
+            fs::write(folder.path().join(pid).join("comm"), format!("{comm}\n")).unwrap();
+            fs::write(folder.path().join(pid).join("stat"), "").unwrap();
         }
-        if !all_there {
-            nameless.clear();
-            for pid in self.procfs.pids().unwrap_or_default() {
-                let files = self.procfs.nameless(pid, DELETED, &mut budget);
-                nameless.extend(files.map(|files| (pid, files)));
-            }
+        fs::write(folder.path().join("locks"), locks).unwrap();
+        let picture = Picture::read(&Procfs::new(folder.path())).unwrap();
+        (folder, picture)
+    }
+
+    const LOST: &str = "1: FLOCK ADVISORY WRITE 50 fe:00:5 0 EOF\n";
+
+    /// Lets the process have a lock on a file that lost its name.
+    fn lose(folder: &Path) {
+        fs::write(folder.join("50/fdinfo/3"), format!("lock:\t{LOST}")).unwrap();
+        std::os::unix::fs::symlink("/run/job.lock (deleted)", folder.join("50/fd/3")).unwrap();
+    }
+
+    fn numbers(major: u32, inodes: &[u64]) -> Option<Numbers> {
+        Some(Numbers { major, minor: 0, inodes: inodes.iter().copied().collect() })
+    }
+
+    #[test]
+    fn descriptors_are_looked_through_only_where_a_name_may_be_lost() {
+        let path = Path::new("/run/job.lock");
+        for (major, named, found) in
+            [(0xfe, &[5, 6][..], 0), (0xfe, &[6], 1), (0xfd, &[5], 0), (0xfd, &[], 0)]
+        {
+            let (folder, picture) = picture(LOST);
+            lose(folder.path());
+            assert_eq!(picture.orphans(path, |_| numbers(major, named)).len(), found, "{major}");
+            // Known of this folder from now on.
+            assert_eq!(picture.orphans(path, |_| panic!("asked again")).len(), found);
         }
-        let mut found = Vec::new();
-        for (pid, files) in nameless {
-            for (fd, path) in files {
-                let locks = self.procfs.proofs_of(pid, fd);
-                for Proof { row, .. } in locks.iter().filter(|proof| proof.row.class.is_lock()) {
-                    let orphan = Orphan { path: path.clone(), lock: LockRow::from(row) };
-                    if !found.contains(&orphan) {
-                        found.push(orphan);
-                    }
-                }
-            }
+        // Unknown numbers, hidden or cut lists: everything is looked through.
+        let (folder, read) = picture(LOST);
+        lose(folder.path());
+        assert_eq!(read.orphans(path, |_| None).len(), 1);
+        let (folder, mut read) = picture(LOST);
+        lose(folder.path());
+        read.cut = true;
+        assert_eq!(read.orphans(path, |_| numbers(0xfe, &[5])).len(), 1);
+        read.cut = false;
+        let (folder, mut read) = picture("");
+        lose(folder.path());
+        read.shows_all = false;
+        assert_eq!(read.orphans(path, |_| numbers(0xfe, &[])).len(), 1);
+    }
+
+    #[test]
+    fn what_one_process_has_does_not_fill_our_memory() {
+        let (folder, picture) = picture(LOST);
+        // As one that has thousands of ranges, and the file open thousands of times, shows them all
+        // at each descriptor.
+        let line = "lock:\t1: POSIX ADVISORY WRITE 50 fe:00:5 0 0\n";
+        for fd in 0..100 {
+            let path = folder.path().join(format!("50/fdinfo/{fd}"));
+            fs::write(path, line.repeat(BYTES / line.len())).unwrap();
         }
-        found
+        const BYTES: usize = 250 << 10;
+        assert!(picture.taker(50).len() <= FDS_MAX);
+        assert_eq!(picture.taker(1).len(), 0);
+        assert!(!picture.proofs(FileKey { major: 0xfe, minor: 0, inode: 5 }).1);
     }
 }

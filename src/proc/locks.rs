@@ -90,15 +90,25 @@ pub struct Rows {
     pub rows: Vec<Row>,
     /// Lines that could not, and locks that are on no file.
     pub odd: u64,
+    /// There are more, of which nothing is known.
+    pub cut: bool,
 }
 
 /// Reads the text of `/proc/locks`.
 pub fn parse(text: &[u8]) -> Rows {
+    parse_some(text, ROWS_MAX)
+}
+
+fn parse_some(text: &[u8], rows_max: usize) -> Rows {
     let mut all = Rows::default();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match std::str::from_utf8(line).ok().and_then(row) {
-            Some(row) if all.rows.len() < ROWS_MAX => all.rows.push(row),
-            Some(_) | None => all.odd += 1,
+            Some(row) if all.rows.len() < rows_max => all.rows.push(row),
+            Some(_) => {
+                all.cut = true;
+                break;
+            }
+            None => all.odd += 1,
         }
     }
     all
@@ -254,6 +264,14 @@ mod tests {
         }
         let junk = vec![b'x'; 10 << 20];
         assert_eq!(parse(&junk).odd, 1);
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_told_of() {
+        let text = "1: FLOCK ADVISORY WRITE 1 fe:00:5 0 EOF\n".repeat(3);
+        let some = parse_some(text.as_bytes(), 2);
+        assert_eq!((some.rows.len(), some.cut), (2, true));
+        assert!(!parse_some(text.as_bytes(), 3).cut);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::process::{Clock, Programs, SLACK, weigh};
 use super::procfs::Procfs;
 use super::steady::Steady;
 use super::traces::Traces;
-use crate::lock::Liveness;
+use crate::lock::{GoneReason, Liveness};
 use crate::status::{HolderProcess, Holders, MachineStatus};
 
 /// Processes are listed anew when the last list is older, except to prove that one is gone.
@@ -71,6 +71,8 @@ struct List {
     /// Begin of its reading.
     taken: Instant,
     by_pid: HashMap<i64, Vec<Named>>,
+    /// Each process could be read that did not end meanwhile.
+    complete: bool,
 }
 
 /// A process under one of its pids.
@@ -78,7 +80,18 @@ struct List {
 struct Named {
     /// Its pid in this `/proc`.
     pid: i32,
-    namespaced: bool,
+    whose: Whose,
+}
+
+/// Who knows a process by a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Whose {
+    /// This machine.
+    Host,
+    /// A container around that in which it runs: those who watch it there, never itself.
+    Between,
+    /// It itself.
+    Own,
 }
 
 impl MachineSpec {
@@ -156,10 +169,25 @@ impl Machine {
         }
         let found = |list: &List| {
             let named = list.by_pid.get(&pid).map(Vec::as_slice).unwrap_or_default();
-            let candidates: Vec<_> =
-                named.iter().filter_map(|one| procfs.candidate(one.pid, one.namespaced)).collect();
+            // A program that takes a lock writes down what it takes itself for; a pid file may be
+            // written by another.
+            let named =
+                named.iter().filter(|one| programs.is_none() || one.whose != Whose::Between);
+            let mut candidates = Vec::new();
+            let mut complete = list.complete;
+            for one in named {
+                match procfs.candidate(one.pid, one.whose != Whose::Host) {
+                    Ok(candidate) => candidates.extend(candidate),
+                    Err(_) => complete = false,
+                }
+            }
             let (clock, lag) = self.clock(time);
-            weigh(&candidates, time, clock, lag, programs)
+            match weigh(&candidates, time, clock, lag, programs) {
+                Liveness::Gone(GoneReason::Gone | GoneReason::Reused) if !complete => {
+                    Liveness::Unknown
+                }
+                liveness => liveness,
+            }
         };
         let Some(list) = self.list(|list| list.taken.elapsed() <= LIST_AGE_MAX) else {
             return Liveness::Unknown;
@@ -201,7 +229,23 @@ impl Machine {
         let clock = procfs.clock();
         let steady = steady.get_or_insert_with(|| Steady::new(clock));
         steady.read(clock);
-        (clock, steady.lag(time, procfs.mounted_at()))
+        // By a boot-time clock of our own nothing can be dated that is older than it.
+        let lag = match procfs.has_other_boot_time() {
+            true => SignedDuration::MAX,
+            false => steady.lag(time, procfs.mounted_at()),
+        };
+        (clock, lag)
+    }
+
+    /// When a process started, by a clock that its locks may have been written by: where the wall
+    /// clock was set forward since, as far as that shows, by the clock of before.
+    fn started_at(&self, start: u64) -> Timestamp {
+        let (clock, _) = self.clock(Timestamp::MAX);
+        let started_at = clock.at_ticks(start);
+        let steady = *self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounted = self.spec.procfs.mounted_at();
+        let stepped = steady.map(|steady| steady.stepped(started_at, mounted)).unwrap_or_default();
+        started_at.saturating_sub(stepped).unwrap_or(Timestamp::MIN)
     }
 
     /// What may be seen now, and the processes that can hold repository locks if they are
@@ -217,36 +261,46 @@ impl Machine {
             ("kernel_locks", self.locks.picture().is_ok_and(|picture| picture.has_rows())),
         ];
         let holders = self.spec.show_holders.then(|| {
-            let processes = self.holders();
-            // Where one may be missing from the list, nobody can be said to be gone.
-            let complete = processes.as_ref().is_some_and(|all| all.len() < HOLDERS_MAX);
+            // Where one may be missing from the list, or is not dated by the machine's clock,
+            // nobody can be said to be gone.
+            let (processes, complete) = self.holders().unwrap_or_default();
+            let complete = complete && !procfs.has_other_boot_time();
             Holders {
                 hostnames: self.spec.names.clone(),
                 watched: shows_all && self.spec.unique && complete,
-                processes: processes.unwrap_or_default(),
+                processes,
             }
         });
         MachineStatus { capabilities, holders }
     }
 
-    fn holders(&self) -> Option<Vec<HolderProcess>> {
+    /// The processes that can hold repository locks, and whether these are all.
+    fn holders(&self) -> Option<(Vec<HolderProcess>, bool)> {
         let procfs = &self.spec.procfs;
-        let clock = procfs.clock();
         let list = self.list(|_| false)?;
+        let mut complete = list.complete;
         let mut holders = Vec::new();
         for (pid, named) in &list.by_pid {
-            for one in named {
-                let Some(found) = procfs.candidate(one.pid, one.namespaced) else { continue };
+            for one in named.iter().filter(|one| one.whose != Whose::Between) {
+                let found = match procfs.candidate(one.pid, one.whose != Whose::Host) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => continue,
+                    Err(_) => {
+                        complete = false;
+                        continue;
+                    }
+                };
                 if !self.spec.programs.hold_locks(&found.program) || found.stat.state == 'Z' {
                     continue;
                 }
-                let started_at = clock.at_ticks(found.stat.start);
+                let started_at = self.started_at(found.stat.start);
                 holders.push(HolderProcess { pid: *pid, command: found.program, started_at });
             }
         }
         holders.sort_by_key(|holder| (holder.pid, holder.started_at));
+        complete &= holders.len() < HOLDERS_MAX;
         holders.truncate(HOLDERS_MAX);
-        Some(holders)
+        Some((holders, complete))
     }
 
     /// The last list if it is good enough, else a new one. Others wait for it meanwhile.
@@ -259,24 +313,33 @@ impl Machine {
         let procfs = &self.spec.procfs;
         let taken = Instant::now();
         let mut by_pid: HashMap<i64, Vec<Named>> = HashMap::new();
+        let mut complete = true;
         for pid in procfs.pids().ok()? {
-            let Some(numbers) = procfs.numbers(pid) else { continue };
-            let pids = match numbers.pids.as_slice() {
-                [] => vec![i64::from(pid)],
-                [only] => vec![*only],
-                [outer, .., inner] => vec![*outer, *inner],
+            let numbers = match procfs.numbers(pid) {
+                Ok(Some(numbers)) => numbers,
+                Ok(None) => continue,
+                Err(_) => {
+                    complete = false;
+                    continue;
+                }
             };
-            let mut namespaced = false;
-            for known in pids {
+            let (outer, between, own) = match numbers.pids.as_slice() {
+                [] => (i64::from(pid), &[][..], None),
+                [only] => (*only, &[][..], None),
+                [outer, between @ .., own] => (*outer, between, Some(*own)),
+            };
+            let mut name = |known: i64, whose: Whose| {
                 let names = by_pid.entry(known).or_default();
                 // In a namespace of its own a process can have the same number inside.
                 if names.iter().all(|name| name.pid != pid) {
-                    names.push(Named { pid, namespaced });
+                    names.push(Named { pid, whose });
                 }
-                namespaced = true;
-            }
+            };
+            name(outer, Whose::Host);
+            own.into_iter().for_each(|known| name(known, Whose::Own));
+            between.iter().for_each(|known| name(*known, Whose::Between));
         }
-        let list = Arc::new(List { taken, by_pid });
+        let list = Arc::new(List { taken, by_pid, complete });
         *last = Some(Arc::clone(&list));
         Some(list)
     }

@@ -14,7 +14,8 @@ pub struct Mount {
     pub kind: String,
 }
 
-/// File systems whose other clients' locks this kernel does not know.
+/// File systems that other machines have too, or other programs than the kernel keep: their locks
+/// are not all known to this kernel, nor their processes.
 const REMOTE: &[&str] = &[
     "nfs",
     "nfs4",
@@ -30,13 +31,27 @@ const REMOTE: &[&str] = &[
     "gfs2",
     "ocfs2",
     "afs",
+    "virtiofs",
+    "vboxsf",
+    "orangefs",
+    "coda",
+    "beegfs",
+    "gpfs",
 ];
+
+/// File systems on which a folder lists the numbers that the kernel locks by, each of one file.
+const PLAIN: &[&str] = &["ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs"];
 
 impl Mount {
     /// Whether locks may be held that this kernel does not know of: by other clients of a server,
     /// or inside a FUSE daemon.
     pub fn is_remote(&self) -> bool {
         self.kind.starts_with("fuse.") || REMOTE.contains(&self.kind.as_str())
+    }
+
+    /// Whether the numbers in a folder are those that the kernel locks by, each of one file.
+    pub fn has_plain_numbers(&self) -> bool {
+        PLAIN.contains(&self.kind.as_str())
     }
 
     /// Whether two files can share one device and number, as in two subvolumes.

@@ -74,6 +74,17 @@ pub fn parse_status(text: &[u8]) -> Option<Numbers> {
     (numbers.group > 0).then_some(numbers)
 }
 
+/// Reads `/proc/<pid>/timens_offsets` (time_namespaces(7)): by how much the boot-time clock of its
+/// time namespace is ahead, in seconds and nanoseconds.
+pub fn parse_boot_offset(text: &[u8]) -> Option<(i64, i64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    // Numbers stand here before Linux 5.7: 7 is the boot-time clock.
+    let is_boot = |name| matches!(name, Some("boottime" | "7"));
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    let mut words = lines.find_map(|mut words| is_boot(words.next()).then_some(words))?;
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
 /// The clock of this machine at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clock {

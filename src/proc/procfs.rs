@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::locks::{self, FdInfo, Row, Rows};
@@ -68,6 +69,11 @@ impl Budget {
         true
     }
 
+    /// What it is still good for.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
     /// Whether it was not enough.
     pub fn is_spent(&self) -> bool {
         self.left == 0
@@ -98,7 +104,10 @@ impl Procfs {
     /// # Errors
     /// When there is no such file: `/proc` is mounted with `subset=pid`, or is none.
     pub fn locks(&self) -> io::Result<Rows> {
-        self.read("locks", LOCKS_BYTES_MAX).map(|text| locks::parse(&text))
+        let text = self.read("locks", LOCKS_BYTES_MAX)?;
+        let mut rows = locks::parse(&text);
+        rows.cut |= text.len() as u64 >= LOCKS_BYTES_MAX;
+        Ok(rows)
     }
 
     /// Whether it shows all processes and all locks: it belongs to the initial PID namespace,
@@ -106,6 +115,14 @@ impl Procfs {
     pub fn shows_all(&self) -> bool {
         let is_kthreadd = |comm: Vec<u8>| comm == b"kthreadd\n";
         self.read("2/comm", 64).is_ok_and(is_kthreadd) && self.read("1/stat", BYTES_MAX).is_ok()
+    }
+
+    /// Whether our boot-time clock is another than the machine's: we are in a time namespace that
+    /// was given one (time_namespaces(7)). Starts of processes are then dated by ours too, as far
+    /// as they can be.
+    pub fn has_other_boot_time(&self) -> bool {
+        let text = self.read("self/timens_offsets", BYTES_MAX).unwrap_or_default();
+        process::parse_boot_offset(&text).is_some_and(|offset| offset != (0, 0))
     }
 
     /// Whether the descriptors of the first few other processes can be read. The init of a
@@ -136,21 +153,42 @@ impl Procfs {
     /// Every process; threads are not listed.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// When the folder cannot be read to its end.
     pub fn pids(&self) -> io::Result<Vec<i32>> {
-        let names = std::fs::read_dir(&self.root)?.flatten().map(|entry| entry.file_name());
-        let pids = names.filter_map(|name| name.to_str().and_then(|name| name.parse().ok()));
-        Ok(pids.filter(|pid| *pid > 0).take(PIDS_MAX).collect())
+        let mut pids = Vec::new();
+        for entry in std::fs::read_dir(&self.root)? {
+            let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+            pids.extend(pid.filter(|pid: &i32| *pid > 0));
+        }
+        pids.truncate(PIDS_MAX);
+        Ok(pids)
     }
 
-    /// What `stat` tells of a process; `None` when it is gone or hidden.
+    /// What `stat` tells of a process; `None` when it is gone, hidden, or cannot be read.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
-        process::parse_stat(&self.read(format!("{pid}/stat"), BYTES_MAX).ok()?)
+        self.find(pid, "stat", process::parse_stat).ok().flatten()
     }
 
-    /// What `status` tells of a process; `None` when it is gone or hidden.
-    pub fn numbers(&self, pid: i32) -> Option<Numbers> {
-        process::parse_status(&self.read(format!("{pid}/status"), BYTES_MAX).ok()?)
+    /// What `status` tells of a process; `None` when there is no such process.
+    ///
+    /// # Errors
+    /// When it cannot be read, as where this process may open no more files: it may be there.
+    pub fn numbers(&self, pid: i32) -> io::Result<Option<Numbers>> {
+        self.find(pid, "status", process::parse_status)
+    }
+
+    /// One file of a process; `None` only when there is certainly no such process.
+    fn find<T>(
+        &self,
+        pid: i32,
+        name: &str,
+        parse: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        match self.read(format!("{pid}/{name}"), BYTES_MAX) {
+            Ok(text) => parse(&text).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Base name of the program that a process runs, by the best source that may be read.
@@ -163,11 +201,14 @@ impl Procfs {
         }
     }
 
-    /// A process as a lock's holder.
-    pub fn candidate(&self, pid: i32, namespaced: bool) -> Option<Candidate> {
-        let stat = self.stat(pid)?;
+    /// A process as a lock's holder; `None` when there is no such process.
+    ///
+    /// # Errors
+    /// When it cannot be read: it may be there.
+    pub fn candidate(&self, pid: i32, namespaced: bool) -> io::Result<Option<Candidate>> {
+        let Some(stat) = self.find(pid, "stat", process::parse_stat)? else { return Ok(None) };
         let program = self.program(pid, &stat);
-        Some(Candidate { namespaced, stat, program })
+        Ok(Some(Candidate { namespaced, stat, program }))
     }
 
     /// The locks that a process is proven to have; nothing where its descriptors are closed to us
@@ -183,7 +224,13 @@ impl Procfs {
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            found.extend(self.proofs_of(pid, fd));
+            for proof in self.proofs_of(pid, fd) {
+                // One descriptor may have thousands, and show those of the whole process.
+                if !budget.take() {
+                    return found;
+                }
+                found.push(proof);
+            }
         }
         found
     }
@@ -248,8 +295,8 @@ impl Procfs {
         let folder = format!("{pid}/fdinfo");
         let fds = match std::fs::read_dir(self.root.join(&folder)) {
             Ok(fds) => fds,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
-            Err(_) => return Some(Vec::new()),
+            Err(error) if is_gone(&error) => return Some(Vec::new()),
+            Err(_) => return None,
         };
         let mut files = Vec::new();
         for entry in fds.flatten() {
@@ -261,9 +308,9 @@ impl Procfs {
             };
             match self.read(format!("{folder}/{fd}"), BYTES_MAX) {
                 Ok(text) => files.push((fd, locks::parse_fdinfo(&text).inode)),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
                 // It was closed meanwhile.
-                Err(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(_) => return None,
             }
         }
         Some(files)
@@ -286,4 +333,10 @@ impl Procfs {
             ticks: rustix::param::clock_ticks_per_second(),
         }
     }
+}
+
+/// Whether this says that a process, or a descriptor of it, is not there; anything else, such as
+/// too many open files, says nothing of it.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
 }

@@ -45,6 +45,16 @@ impl Steady {
         }
     }
 
+    /// By how much the clock was set forward after this time, as far as that shows.
+    pub fn stepped(&self, time: Timestamp, mounted: Option<Timestamp>) -> SignedDuration {
+        if time >= self.since {
+            return SignedDuration::ZERO;
+        }
+        // `/proc` cannot have been mounted before the boot but by a clock that was behind.
+        let before_boot = mounted.map(|mounted| self.boot.duration_since(mounted));
+        self.forward.max(before_boot.unwrap_or_default()).max(SignedDuration::ZERO)
+    }
+
     /// By how much a time that was written down may be too early, by the clock as it is now.
     /// `mounted` is when `/proc` was mounted, by the clock of then.
     pub fn lag(&self, time: Timestamp, mounted: Option<Timestamp>) -> SignedDuration {
@@ -103,6 +113,8 @@ mod tests {
         // It booted in 1970 as far as it knew.
         let steady = Steady::new(clock(HOUR, 1000 * HOUR));
         assert!(steady.lag(at(2), Some(at(2))) >= seconds(1000 * HOUR));
+        assert_eq!(steady.stepped(at(2), Some(at(2))), seconds(1000 * HOUR - 2));
+        assert_eq!(steady.stepped(at(2), None), SignedDuration::ZERO);
         assert_eq!(steady.lag(at(1001 * HOUR), Some(at(2))), SignedDuration::ZERO);
     }
 
@@ -116,6 +128,10 @@ mod tests {
         steady.read(clock(3 * HOUR, 0));
         assert_eq!(steady.lag(at(2 * HOUR), Some(at(60))), seconds(HOUR));
         assert_eq!(steady.lag(at(3 * HOUR), Some(at(60))), SignedDuration::ZERO);
+        // So the starts of processes of before are, and no later ones; a container tells nothing.
+        assert_eq!(steady.stepped(at(2 * HOUR), Some(at(60))), seconds(HOUR));
+        assert_eq!(steady.stepped(at(2 * HOUR), Some(at(9 * HOUR))), seconds(HOUR));
+        assert_eq!(steady.stepped(at(3 * HOUR), Some(at(60))), SignedDuration::ZERO);
         // No step at all.
         let before = steady;
         steady.read(clock(4 * HOUR, 1));

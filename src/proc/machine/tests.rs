@@ -120,6 +120,8 @@ fn the_pid_inside_a_container_counts_and_a_thread_does_not() {
     let seen = Instant::now;
     assert_eq!(machine.liveness(6, now, seen()), Liveness::AliveNamespaced);
     assert_eq!(machine.liveness(17, now, seen()), Liveness::Gone(GoneReason::Gone));
+    // What starts it in a container of containers may write it down by that container's number.
+    assert_eq!(machine.liveness_of_any(17, now, seen()), Liveness::AliveNamespaced);
     write(folder.path(), &Fake { pid: 4001, pids: "4001\t6", ..RESTIC });
     let machine = Machine::new(spec(folder.path()));
     assert_eq!(machine.liveness(6, now, seen()), Liveness::Ambiguous);
@@ -161,6 +163,62 @@ fn nothing_is_proven_where_not_all_can_be_seen() {
     assert_eq!(shared.liveness(300, now, Instant::now()), suspect);
     assert!(shared.is_named("web01") && !shared.is_named("WEB01"));
     assert!(!shared.is_named("web01.example.org"));
+}
+
+#[test]
+fn a_process_that_cannot_be_read_may_be_the_holder() {
+    // As where this process may open no more files: whatever is there, it is no text.
+    let unread = |name: &str| {
+        let (folder, machine) = host(&[Fake { started: 700, ..RESTIC }]);
+        fs::remove_file(folder.path().join("300").join(name)).unwrap();
+        fs::create_dir(folder.path().join("300").join(name)).unwrap();
+        (folder, machine)
+    };
+    for (name, pid) in [("status", 300), ("status", 301), ("stat", 300)] {
+        let (_folder, machine) = unread(name);
+        assert_eq!(liveness(&machine, pid, 100), Liveness::Unknown, "{name}");
+        // That no process survives a boot needs no list.
+        assert_eq!(liveness(&machine, pid, -60), Liveness::Gone(GoneReason::Rebooted));
+        let spec = MachineSpec { show_holders: true, ..machine.spec };
+        assert!(!Machine::new(spec).status().holders.unwrap().watched);
+    }
+    // It ended between one look and the next.
+    let (folder, machine) = host(&[RESTIC]);
+    fs::remove_file(folder.path().join("300/status")).unwrap();
+    assert_eq!(liveness(&machine, 300, 100), Liveness::Gone(GoneReason::Gone));
+}
+
+#[test]
+fn by_another_boot_time_clock_nobody_is_too_young_or_too_old() {
+    let (folder, machine) = host(&[Fake { started: 700, ..RESTIC }]);
+    let offsets = folder.path().join("self/timens_offsets");
+    fs::create_dir(folder.path().join("self")).unwrap();
+    mounted(&machine, 50);
+    let mut said = Vec::new();
+    for offset in ["0", "-3600", "3600"] {
+        fs::write(&offsets, format!("monotonic 0 0\nboottime {offset} 0\n")).unwrap();
+        let spec = MachineSpec { show_holders: true, ..machine.spec.clone() };
+        let watched = Machine::new(spec).status().holders.unwrap().watched;
+        said.push((liveness(&machine, 300, 100), liveness(&machine, 300, -60), watched));
+    }
+    let gone = Liveness::Gone;
+    assert_eq!(said[0], (gone(GoneReason::Reused), gone(GoneReason::Rebooted), true));
+    for unsure in &said[1..] {
+        assert_eq!(*unsure, (Liveness::Ambiguous, Liveness::Ambiguous, false));
+    }
+    assert_eq!(liveness(&machine, 301, 100), gone(GoneReason::Gone));
+}
+
+#[test]
+fn a_start_is_shown_by_the_clock_that_its_locks_were_written_by() {
+    let (_folder, machine) = host(&[RESTIC]);
+    let shown = Machine::new(MachineSpec { show_holders: true, ..machine.spec });
+    let started = |machine: &Machine| machine.status().holders.unwrap().processes[0].started_at;
+    let early = started(&shown);
+    // An hour behind when it booted: the locks of then are older than their own holder by today's.
+    mounted(&shown, -3600);
+    let moved = started(&shown).duration_since(early) + SignedDuration::from_secs(3600);
+    assert!(moved.abs() < SignedDuration::from_secs(1), "{moved:?}");
 }
 
 #[test]

@@ -60,6 +60,16 @@ fn numbers_of_all_namespaces_are_read() {
 }
 
 #[test]
+fn the_boot_time_of_a_time_namespace_is_read() {
+    let text = b"monotonic           0         0\nboottime        -3600         5\n";
+    assert_eq!(parse_boot_offset(text), Some((-3600, 5)));
+    assert_eq!(parse_boot_offset(b"1 0 0\n7 9 0\n"), Some((9, 0)));
+    for junk in [&b""[..], b"boottime", b"boottime x y", b"boottime 1", b"\xff"] {
+        assert_eq!(parse_boot_offset(junk), None);
+    }
+}
+
+#[test]
 fn starts_are_dated_by_the_clock_since_the_boot() {
     assert_eq!(clock().boot(), ago(100_000));
     assert_eq!(clock().at_ticks(150), ago(100_000) + SignedDuration::from_millis(1_500));

@@ -7,6 +7,9 @@
 #![allow(clippy::disallowed_methods, reason = "processes are looked for after the file is seen")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -132,7 +135,7 @@ fn look(spec: &FileSpec, machine: &Machine, traces: &Mutex<Vec<Trace>>) -> Resul
             let place = root.find(&spec.path, true)?;
             let picture = machine.locks.picture().map_err(no_locks)?;
             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-            kernel(&place, &picture, machine, &mut traces)
+            kernel(&root, &place, &picture, machine, &mut traces)
         }
         FileFormat::Pid | FileFormat::Exists => {
             let place = root.find(&spec.path, false)?;
@@ -147,6 +150,7 @@ fn no_locks(error: std::io::Error) -> ScanError {
 
 /// A file whose locks the kernel knows.
 fn kernel(
+    root: &Root,
     place: &Place,
     picture: &Picture,
     machine: &Machine,
@@ -159,14 +163,16 @@ fn kernel(
     if let Some(found) = &place.found {
         facts.details.insert("file_system", found.mount.kind.as_str().into());
         let (mut proofs, complete) = picture.proofs(found.key);
-        let mut others = 0;
+        let mut others = Vec::new();
         if found.mount.is_ambiguous() {
-            let of = |proof: &crate::proc::procfs::Proof| {
-                machine.spec.procfs.descriptor_file(proof.pid, proof.fd)
-            };
-            let before = proofs.len();
-            proofs.retain(|proof| of(proof) == Some(found.stat));
-            others = before - proofs.len();
+            let procfs = &machine.spec.procfs;
+            for proof in std::mem::take(&mut proofs) {
+                match procfs.descriptor_file(proof.pid, proof.fd) {
+                    Some(file) if file == found.stat => proofs.push(proof),
+                    Some(file) => others.push((file, proof.row)),
+                    None => {}
+                }
+            }
         }
         let mut processes = BTreeMap::new();
         for proof in &proofs {
@@ -177,8 +183,17 @@ fn kernel(
         }
         // On btrfs a row may be of another file with this number, so only proofs count there.
         let trusted = if found.mount.is_ambiguous() { &[] } else { rows };
-        let all = held::held(trusted, &proofs, &processes);
-        facts.unknown = unknown(found, &all, rows, others, complete, picture);
+        let listed = picture.shows_all && !picture.cut && !found.mount.is_ambiguous();
+        let all = held::held(trusted, listed, &proofs, &processes);
+        facts.unknown = unknown(found, &all, rows, &others, picture);
+        if facts.unknown.is_none() && all.is_empty() && picture.cut {
+            return Err(ScanError::new(
+                ErrorClass::Incomplete,
+                "read /proc/locks",
+                "it lists more locks than are read, so one that was not read may be on this file",
+                "Find out who takes so many: `lslocks -u -n -o COMMAND,PID | sort | uniq -c`.",
+            ));
+        }
         if facts.unknown.is_none() && all.is_empty() && !picture.has_rows() {
             return Err(ScanError::new(
                 ErrorClass::Unsupported,
@@ -199,9 +214,9 @@ fn kernel(
     }
     facts.details.insert("present", if place.found.is_some() { "yes" } else { "no" }.into());
     if facts.unknown.is_none() {
-        facts.waiters = Some(held::waiters(rows));
-        let key = place.found.as_ref().map(|found| found.key);
-        facts.orphaned = Some(orphans(place, key, picture, traces, held_now));
+        facts.waiters = (!picture.cut).then(|| held::waiters(rows));
+        let orphaned = orphans(root, place, picture, traces, held_now);
+        facts.orphaned = (!picture.cut).then_some(orphaned);
     }
     Ok(Look { entries, facts, ..Look::default() })
 }
@@ -215,18 +230,13 @@ fn unknown(
     found: &Found,
     all: &[held::Held],
     rows: &[Row],
-    others: usize,
-    complete: bool,
+    others: &[((u64, u64), Row)],
     picture: &Picture,
 ) -> Option<UnknownWhy> {
-    let granted = rows.iter().filter(|row| is_granted(row)).count();
-    if found.mount.is_ambiguous() && granted > 0 {
-        // Every row must be accounted for: by a holder here or by one of the other file.
-        let accounted = complete && (others > 0 || !all.is_empty());
-        return (!accounted).then_some(UnknownWhy::Ambiguous);
-    }
     if !all.is_empty() {
         None
+    } else if found.mount.is_ambiguous() && !held::are_of_others(rows, others) {
+        Some(UnknownWhy::Ambiguous)
     } else if found.mount.is_remote() {
         Some(UnknownWhy::RemoteFs)
     } else if picture.has_rows() && !picture.shows_all {
@@ -289,7 +299,8 @@ fn entry(one: &held::Held, found: &Found, machine: &Machine) -> LockEntry {
     let holder = match one.holder {
         Some(Process { pid, .. }) => {
             let stat = machine.spec.procfs.stat(pid);
-            let uid = machine.spec.procfs.numbers(pid).map(|numbers| numbers.uid);
+            let numbers = machine.spec.procfs.numbers(pid).ok().flatten();
+            let uid = numbers.map(|numbers| numbers.uid);
             Holder {
                 hostname: machine.name(),
                 username: uid.map(|uid| machine.user(uid)).unwrap_or_default(),
@@ -321,12 +332,13 @@ fn lock(
 /// Locks on files that this path was the name of: those that say so by a descriptor, and those
 /// that were seen before the path got another file.
 fn orphans(
+    root: &Root,
     place: &Place,
-    key: Option<FileKey>,
     picture: &Picture,
     traces: &mut Vec<Trace>,
     held_now: Vec<Trace>,
 ) -> u64 {
+    let key = place.found.as_ref().map(|found| found.key);
     let is_left =
         |trace: &Trace| Some(trace.lock.file) != key && picture.has_on(trace.lock, trace.born_at);
     traces.retain(is_left);
@@ -335,7 +347,9 @@ fn orphans(
     traces.sort_unstable();
     traces.dedup();
     traces.truncate(LOCKS_MAX);
-    left.extend(picture.orphans(&place.path).filter(|lock| Some(lock.file) != key));
+    let numbers = |folder: &Path| root.numbers(folder);
+    let deleted = picture.orphans(Path::new(OsStr::from_bytes(&place.path)), numbers);
+    left.extend(deleted.into_iter().filter(|lock| Some(lock.file) != key));
     left.sort_unstable();
     left.dedup();
     left.len() as u64
@@ -354,12 +368,11 @@ fn present(
         return Ok(Look { facts, ..Look::default() });
     };
     facts.details.insert("present", "yes".into());
-    let seen = Instant::now();
     let since = found.modified_at;
     let (pid, liveness) = match spec.format {
         FileFormat::Pid => {
             let bytes = if found.is_regular { root.read(&spec.path)? } else { None };
-            let Some(bytes) = bytes else {
+            let Some((bytes, written_at)) = bytes else {
                 facts.unknown = Some(UnknownWhy::NotAFile);
                 return Ok(Look { facts, ..Look::default() });
             };
@@ -368,7 +381,9 @@ fn present(
                     facts.details.insert("pid", "unknown".into());
                     (None, Liveness::Unknown)
                 }
-                pids => judged(&pids, since, seen, machine),
+                // Its process may be another machine's.
+                pids if found.mount.is_remote() => (pids.first().copied(), Liveness::Unknown),
+                pids => judged(&pids, written_at, Instant::now(), machine),
             }
         }
         FileFormat::Exists | FileFormat::Kernel => (None, opened(&found, machine)),
@@ -407,7 +422,8 @@ fn opened(found: &Found, machine: &Machine) -> Liveness {
     let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
     match picture.is_open(found.key.inode, found.stat) {
         Some(true) => Liveness::Alive,
-        Some(false) if machine.spec.evidence && machine.is_before_boot(found.modified_at) => {
+        Some(false) if found.mount.is_remote() => Liveness::Unknown,
+        Some(false) if machine.spec.evidence && machine.is_before_boot(found.untouched_since) => {
             match machine.spec.unique {
                 true => Liveness::Gone(GoneReason::Rebooted),
                 false => Liveness::Suspect(GoneReason::Rebooted),
@@ -416,3 +432,6 @@ fn opened(found: &Found, machine: &Machine) -> Liveness {
         Some(false) | None => Liveness::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! overlays, so that is looked up by the mount.
 #![allow(clippy::disallowed_methods, reason = "descriptors and mounts of our own are read here")]
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,9 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use crate::proc::kernel::Numbers;
 use crate::proc::locks::{self, FileKey};
 use crate::proc::mountinfo::{self, Mount};
 use crate::scan::{ErrorClass, ScanError};
@@ -24,6 +26,8 @@ use crate::scan::{ErrorClass, ScanError};
 const MOUNTS_BYTES_MAX: u64 = 16 << 20;
 /// Most bytes of our own `fdinfo`.
 const FDINFO_BYTES_MAX: u64 = 64 << 10;
+/// Names in a folder beyond which it is not listed to save work.
+const NUMBERS_MAX: usize = 20_000;
 /// Most bytes of a file that names a process.
 pub const PID_BYTES_MAX: u64 = 4096;
 
@@ -38,8 +42,10 @@ pub struct Found {
     pub stat: (u64, u64),
     /// When the file was made, where the file system knows; tells it from one that got its inode.
     pub born_at: Option<Timestamp>,
-    /// When it was last written to.
+    /// When it was last written to, as it says: whoever may write to it can set that.
     pub modified_at: Timestamp,
+    /// Nobody has written to it, or given it this name, after that.
+    pub untouched_since: Timestamp,
     /// A regular file.
     pub is_regular: bool,
 }
@@ -75,11 +81,12 @@ impl Root {
         })
     }
 
-    /// The first bytes of a regular file; none of anything else.
+    /// The first bytes of a regular file, and since when they are there at the latest; none of
+    /// anything else.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, ScanError> {
+    pub fn read(&self, path: &Path) -> Result<Option<(Vec<u8>, Timestamp)>, ScanError> {
         // Whatever may have taken the file's place meanwhile must not make us wait.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let failed = |errno| refused(path, errno);
@@ -88,13 +95,17 @@ impl Root {
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let stat = |fd: &File| {
+            rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(failed)
+        };
+        let mut file = File::from(fd);
+        if FileType::from_raw_mode(stat(&file)?.stx_mode.into()) != FileType::RegularFile {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        match File::from(fd).take(PID_BYTES_MAX + 1).read_to_end(&mut bytes) {
-            Ok(_) => Ok(Some(bytes)),
+        match (&mut file).take(PID_BYTES_MAX + 1).read_to_end(&mut bytes) {
+            // Asked for afterwards: what was written meanwhile is not taken for older.
+            Ok(_) => Ok(Some((bytes, untouched_since(&stat(&file)?)))),
             Err(error) => {
                 Err(ScanError::new(ErrorClass::Other, &doing(path), &error.to_string(), ""))
             }
@@ -142,6 +153,25 @@ impl Root {
         }
     }
 
+    /// Numbers of all files that have names in a folder, of file systems that tell files apart by
+    /// them; none when it is too large or cannot be listed.
+    pub fn numbers(&self, folder: &Path) -> Option<Numbers> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let fd = self.open(folder, flags, true).ok()?;
+        let Found { key, mount, .. } = self.describe(&fd).ok()?.found?;
+        if !mount.has_plain_numbers() {
+            return None;
+        }
+        let mut numbers = Numbers { major: key.major, minor: key.minor, inodes: HashSet::new() };
+        for entry in rustix::fs::Dir::new(fd).ok()? {
+            if numbers.inodes.len() >= NUMBERS_MAX {
+                return None;
+            }
+            numbers.inodes.insert(entry.ok()?.ino());
+        }
+        Some(numbers)
+    }
+
     fn open(&self, path: &Path, flags: OFlags, follow: bool) -> rustix::io::Result<OwnedFd> {
         let mut flags = flags | OFlags::CLOEXEC;
         if !follow {
@@ -178,6 +208,7 @@ impl Root {
                 stat: (device, stat.stx_ino),
                 born_at: born.then(|| timestamp(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)),
                 modified_at: timestamp(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+                untouched_since: untouched_since(&stat),
                 is_regular: kind == FileType::RegularFile,
             }),
         })
@@ -213,6 +244,13 @@ fn read(path: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The later of two: a file that was copied with its time, linked or moved here says that it was
+/// written long before it was here, and only the kernel sets the other one.
+fn untouched_since(stat: &Statx) -> Timestamp {
+    let written = timestamp(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec);
+    written.max(timestamp(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec))
 }
 
 fn timestamp(seconds: i64, nanos: u32) -> Timestamp {
