@@ -149,9 +149,9 @@ impl Seat {
     /// while the wait is ours.
     ///
     /// Who says nothing while others come, or was only ever refused, goes first; then who rests
-    /// between requests, since it can come again. Who has just come, or is in a handshake or a head, stays
-    /// in the order of coming: else those who came before would outlive an honest newcomer. Who
-    /// takes an answer goes last: it is being used.
+    /// between requests, since it can come again. Who has just come, or is in a handshake or a
+    /// head, stays in the order of coming: else those who came before would outlive an honest
+    /// newcomer. Who takes an answer goes last: it is being used.
     fn rank(&self, is_newcomer: bool) -> Option<(u8, Instant)> {
         let (phase, since) = *self.doing();
         let class = match phase {
