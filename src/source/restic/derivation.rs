@@ -43,6 +43,9 @@ pub enum DeriveError {
     /// Its content is not what it should be.
     #[error(transparent)]
     Bad(#[from] BadKeyFile),
+    /// The system gives no memory for it, or not now.
+    #[error("the system gives no {} MiB of memory for the key derivation", .0.div_ceil(1 << 20))]
+    NoMemory(u64),
     /// The process is ending, or the derivation panicked.
     #[error("the key derivation was interrupted")]
     Interrupted,
@@ -119,7 +122,10 @@ impl DerivationBudget {
         let opened = tokio::task::spawn_blocking(move || {
             // Held by the thread: the memory is in use even when nobody waits any more.
             let _held = (core, pieces);
-            file.open(password.expose())
+            if !is_to_be_had(file.memory()) {
+                return Err(DeriveError::NoMemory(file.memory()));
+            }
+            Ok(file.open(password.expose())?)
         });
         Ok(opened.await.map_err(|_| DeriveError::Interrupted)??.map(Arc::new))
     }
@@ -146,6 +152,12 @@ impl DerivationBudget {
         // Nothing that can panic runs under the lock, and a map is whole at any moment anyway.
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Asks for so many bytes and gives them back untouched. scrypt would end the process where there
+/// are none: below a limit of addresses, or where a system promises no more than it has.
+fn is_to_be_had(bytes: u64) -> bool {
+    usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
 }
 
 fn pair(id: &str, password: &Secret) -> Pair {

@@ -142,6 +142,15 @@ async fn find_key(
                     "Give the exporter more memory, or `restic key add` a key made by restic.",
                 ));
             }
+            // It may fit, and nobody knows: other keys cannot tell that the password is wrong.
+            Err(error @ DeriveError::NoMemory(_)) => {
+                return Err(ScanError::new(
+                    ErrorClass::Other,
+                    &format!("open {}", short(&place)),
+                    &error.to_string(),
+                    "Raise the exporter's memory limit, or `restic key add` a key made by restic.",
+                ));
+            }
             Err(DeriveError::Bad(why)) => {
                 tally.skipped += 1;
                 tally.bad.get_or_insert(format!("{}: {why}", short(&place)));
