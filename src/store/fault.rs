@@ -298,8 +298,18 @@ fn hide(text: &str, hidden: &[Secret]) -> String {
 /// A text from outside as one short line.
 pub fn clean(text: &str) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace());
-    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    line.chars().take(TEXT_CHARS_MAX).collect()
+    let mut line = String::new();
+    let mut left = TEXT_CHARS_MAX;
+    // Megabytes may come in, so no more is taken than is kept.
+    for word in words.filter(|word| !word.is_empty()) {
+        let between = if line.is_empty() { "" } else { " " };
+        let part = between.chars().chain(word.chars()).take(left);
+        left -= part.map(|c| line.push(c)).count();
+        if left == 0 {
+            break;
+        }
+    }
+    line
 }
 
 #[cfg(test)]

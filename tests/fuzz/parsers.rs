@@ -142,8 +142,8 @@ pub const PARSERS: &[Parser] = &[
         name: "lock-compressed",
         words: &["\u{2}", "(\u{b5}/\u{fd}"],
         samples: compressed,
-        base: 80 * KIB,
-        // 64 KiB of plaintext may come from a few bytes.
+        // 64 KiB of plaintext may come from a few bytes, and be one name.
+        base: 512 * KIB,
         each: 8,
         run: lock_compressed,
     },
@@ -175,7 +175,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser { name: "fdinfo", words: LOCKS_WORDS, samples: none, base: KIB, each: 16, run: fdinfo },
     Parser { name: "mountinfo", words: MOUNT_WORDS, samples: none, base: KIB, each: 4, run: mount },
-    Parser { name: "stat", words: STAT_WORDS, samples: none, base: KIB, each: 8, run: stat },
+    Parser { name: "stat", words: STAT_WORDS, samples: none, base: KIB, each: 16, run: stat },
     Parser { name: "status", words: STATUS_WORDS, samples: none, base: KIB, each: 4, run: status },
     Parser { name: "pid", words: &["\n", "-", " "], samples: none, base: KIB, each: 4, run: pids },
     listings::REST,

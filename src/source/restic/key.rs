@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use super::crypto::{DERIVED_BYTES, MasterKey, OVERHEAD};
 use super::go_json::{self, Text};
 use super::listing;
+use crate::label;
 
 /// Larger files are no key files; real ones have about 450 bytes.
 pub const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -107,7 +108,7 @@ impl KeyFile {
     /// [`BadKeyFile`] when restic could not use it either.
     pub fn parse(text: &[u8]) -> Result<Self, BadKeyFile> {
         let json: KeyJson =
-            go_json::parse(text).map_err(|error| BadKeyFile::Json(error.to_string()))?;
+            go_json::parse(text).map_err(|error| BadKeyFile::Json(shown(&error.to_string())))?;
         if json.kdf.text != "scrypt" {
             return Err(BadKeyFile::Kdf);
         }
@@ -146,6 +147,11 @@ impl KeyFile {
             Err(_) => Ok(None),
         }
     }
+}
+
+/// What is wrong with a text, which may itself be in it, in a line.
+fn shown(error: &str) -> String {
+    label::clean(error, label::BYTES_MAX).into_owned()
 }
 
 /// The limits of restic's scrypt (`elithrar/simple-scrypt` Params.Check, `x/crypto/scrypt`), and
