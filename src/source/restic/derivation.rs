@@ -254,6 +254,13 @@ mod tests {
         );
     }
 
+    #[test]
+    fn memory_that_nobody_has_is_not_to_be_had() {
+        assert!(is_to_be_had(1 << 20));
+        assert!(!is_to_be_had(u64::MAX));
+        assert!(!is_to_be_had(i64::MAX.unsigned_abs()));
+    }
+
     #[tokio::test]
     async fn derivations_wait_for_memory() {
         let budget = Arc::new(DerivationBudget::new(2 << 20));
