@@ -111,7 +111,9 @@ impl Search {
             );
             ScanError::new(error.kind.class(), &error.doing, &cause, &advice)
         });
-        let sight = Sight { found: paths(found.repositories), closed: paths(found.closed) };
+        // A file system that is not mounted leaves a bare folder: what was found there is not gone.
+        let kept = found.closed.into_iter().chain(found.bare).collect();
+        let sight = Sight { found: paths(found.repositories), kept: paths(kept) };
         Ok(Seen { sight, ignored: found.odd, closed })
     }
 
@@ -120,7 +122,7 @@ impl Search {
         let relative = |path: PathBuf| sought.glob.relative(&path).map(PathBuf::from);
         let sight = Sight {
             found: found.paths.into_iter().filter_map(relative).collect(),
-            closed: found.closed.into_iter().filter_map(relative).collect(),
+            kept: found.closed.into_iter().filter_map(relative).collect(),
         };
         Ok(Seen { sight, ignored: Ignored::default(), closed: found.error })
     }

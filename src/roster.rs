@@ -49,8 +49,9 @@ struct Finds {
 pub struct Sight {
     /// Paths below its place; the empty one is the place itself.
     pub found: BTreeSet<PathBuf>,
-    /// Paths of folders that it may not look into; whatever was found there stays.
-    pub closed: BTreeSet<PathBuf>,
+    /// Paths at and below which whatever was found stays: it may not look there, or the folder is
+    /// there and what was in it is not, as when a file system is not mounted.
+    pub kept: BTreeSet<PathBuf>,
 }
 
 /// What a search changed.
@@ -111,8 +112,8 @@ impl Roster {
         let mut change = Change::default();
         finds.missed.retain(|path, missed| {
             let is_seen = sight.found.contains(path);
-            let is_hidden = path.ancestors().any(|above| sight.closed.contains(above));
-            *missed = if is_seen { 0 } else { *missed + u32::from(!is_hidden) };
+            let is_kept = path.ancestors().any(|above| sight.kept.contains(above));
+            *missed = if is_seen { 0 } else { *missed + u32::from(!is_kept) };
             let stays = *missed < MISSES;
             change.gone += usize::from(!stays);
             stays

@@ -32,6 +32,8 @@ pub(super) struct Found {
     pub closed: BTreeSet<String>,
     /// Why the first of those could not.
     pub first_closed: Option<StoreError>,
+    /// Paths of folders that are there, with no repository at them or below.
+    pub bare: BTreeSet<String>,
     /// Names that cannot be part of a path.
     pub odd: Ignored,
 }
@@ -93,6 +95,7 @@ pub(super) async fn find(
 ) -> Result<Found, ScanError> {
     let mut found = Found::default();
     let mut met = BTreeSet::new();
+    let mut with_some: BTreeSet<String> = BTreeSet::new();
     let mut level = vec![String::new()];
     let turn = AtomicUsize::new(0);
     for depth in 0..=search.depth {
@@ -118,6 +121,7 @@ pub(super) async fn find(
             match kind {
                 Ok(Folder::Repository) => {
                     memory.learn(&path, Some(true));
+                    with_some.extend(upwards(&path).map(str::to_owned));
                     if is_meant(&path, search) {
                         found.repositories.insert(path);
                     }
@@ -144,7 +148,16 @@ pub(super) async fn find(
         level = next;
     }
     memory.keep(&met);
+    found.bare = met.into_iter().filter(|path| !with_some.contains(path)).collect();
     Ok(found)
+}
+
+/// A path and those of all folders above it, the start too.
+fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| match path.rsplit_once('/') {
+        Some((above, _)) => Some(above),
+        None => (!path.is_empty()).then_some(""),
+    })
 }
 
 /// What a folder turns out to be.

@@ -43,7 +43,7 @@ fn search(name: &str, place: &str) -> TargetSpec {
 }
 
 fn sight(found: &[&str]) -> Sight {
-    Sight { found: found.iter().map(PathBuf::from).collect(), closed: BTreeSet::new() }
+    Sight { found: found.iter().map(PathBuf::from).collect(), kept: BTreeSet::new() }
 }
 
 fn watched(roster: &Roster) -> Vec<String> {
@@ -90,7 +90,7 @@ fn one_search_missed_between_two_that_see_it_forgets_nothing() {
 fn what_lies_behind_a_closed_folder_stays() {
     let roster = Roster::new([search("fleet", "/srv")], Shard::default());
     saw(&roster, "fleet", &sight(&["a/x", "ab/x", "b"]));
-    let closed = Sight { closed: [PathBuf::from("a")].into(), ..sight(&["new"]) };
+    let closed = Sight { kept: [PathBuf::from("a")].into(), ..sight(&["new"]) };
     for _ in 0..5 {
         saw(&roster, "fleet", &closed);
     }
@@ -203,7 +203,7 @@ fn files_are_found_by_their_paths_whatever_bytes_those_are() {
     let roster = Roster::new([spec("jobs", SourceSpec::Search(search))], Shard::default());
     let odd = PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(b"\xff\n/lock"));
     let both = [odd.clone(), PathBuf::from("a/lock")];
-    saw(&roster, "jobs", &Sight { found: both.into(), closed: BTreeSet::new() });
+    saw(&roster, "jobs", &Sight { found: both.into(), kept: BTreeSet::new() });
     let found: BTreeMap<String, PathBuf> = roster
         .targets()
         .iter()

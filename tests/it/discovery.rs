@@ -132,6 +132,55 @@ fn repositories_come_and_go_while_it_runs() {
 }
 
 #[test]
+fn what_is_not_mounted_is_not_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("repos");
+    make(&root.join("here"));
+    // One file system with repositories, and one that is a repository.
+    make(&root.join("disk/a"));
+    make(&root.join("own")).lock(&held("db-own")).unwrap();
+    let pass = folder.path().join("pass");
+    std::fs::write(&pass, PASSWORD).unwrap();
+    let entry = format!(
+        "  - {{name: fleet, restic: {{discover: {root:?}, depth: 2, password_file: {pass:?}}}}}\n"
+    );
+    let config = Configured::with(folder.path(), &entry);
+    let serving = Serving::start(&[&config.flag]);
+    let all = ["fleet", "fleet/disk/a", "fleet/here", "fleet/own"];
+    serving.metrics_with("hostname=\"db-own\"");
+    wait_for(&serving, &all);
+    for (mount, aside) in [("disk", "aside1"), ("own", "aside2")] {
+        std::fs::rename(root.join(mount), folder.path().join(aside)).unwrap();
+        std::fs::create_dir(root.join(mount)).unwrap();
+    }
+    // More than as many searches as it takes to look into each folder again and forget it.
+    let searches = |metrics: &str| counter(metrics, "lock_scans_total{target=\"fleet\",");
+    let begin = searches(&serving.ask("GET /metrics").1);
+    let metrics = loop {
+        let metrics = serving.ask("GET /metrics").1;
+        if searches(&metrics) >= begin + 14.0 {
+            break metrics;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert_eq!(names(&metrics), all.map(str::to_owned).into());
+    for target in ["fleet/disk/a", "fleet/own"] {
+        let error = format!("lock_scan_error_info{{target=\"{target}\"");
+        let line = metrics.lines().find(|line| line.starts_with(&error)).expect(target);
+        assert!(line.contains("not_found"), "{line}");
+    }
+    // Mounted again, everything is as it was; removed with their folders, they are forgotten.
+    for (mount, aside) in [("disk", "aside1"), ("own", "aside2")] {
+        std::fs::remove_dir(root.join(mount)).unwrap();
+        std::fs::rename(folder.path().join(aside), root.join(mount)).unwrap();
+    }
+    wait_for(&serving, &all);
+    std::fs::remove_dir_all(root.join("disk")).unwrap();
+    std::fs::remove_dir_all(root.join("own")).unwrap();
+    wait_for(&serving, &["fleet", "fleet/here"]);
+}
+
+#[test]
 fn one_round_searches_first() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("repos");

@@ -190,6 +190,23 @@ async fn one_closed_folder_hides_no_other_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_folder_without_what_was_in_it_is_told_from_one_that_is_gone() {
+    let tree = Tree::of(&["a", "host1/a", "host2/a"], &["host3"]);
+    let (memory, search) = (Memory::default(), search(2, &[]));
+    assert_eq!(found(&tree, &search, &memory).await, ["a", "host1/a", "host2/a"]);
+    let mut tree = Tree::of(&["host2/b/c", "host2/b"], &["a/lost+found", "host1", "host3"]);
+    for _ in 0..=AGAIN {
+        find(&tree, &search, 9, &memory).await.expect("searches");
+    }
+    let found = find(&tree, &search, 9, &memory).await.expect("searches");
+    let bare = ["a", "a/lost+found", "host1", "host3"].map(str::to_owned);
+    assert_eq!(found.bare, BTreeSet::from(bare), "mounted or not, host2 has others");
+    tree.folders.retain(|path| path.starts_with("host2"));
+    let found = find(&tree, &search, 9, &memory).await.expect("searches");
+    assert_eq!(found.bare, BTreeSet::new(), "these folders are gone");
+}
+
+#[tokio::test]
 async fn names_that_cannot_be_part_of_a_path_are_counted_and_not_followed() {
     let mut odd = Ignored::default();
     let names = ["..", ".", "", "a/b", "x\u{0}", "br\u{FFFD}ken", "line\nbreak", "ok"];
