@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::cut::{clean, without_remote_options};
+use super::cut::{clean, option_values, without_remote_options};
 use super::{BadLocation, bad};
 
 /// A bucket or container and a prefix: `azure:`, `gs:`, `b2:`, `swift:`.
@@ -40,6 +40,18 @@ pub struct RcloneLocation {
 impl RcloneLocation {
     pub(super) fn name(&self) -> String {
         without_remote_options(&self.remote)
+    }
+
+    /// What is not to be shown of it: the options, together with the name as rclone says them, and
+    /// the value of each. None when there are no options.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        if self.name() == *self.remote {
+            return Vec::new();
+        }
+        let (_, options) = self.remote.split_once(',').unwrap_or_default();
+        let mut secrets = vec![self.remote.to_string(), options.to_owned()];
+        secrets.extend(option_values(options));
+        secrets
     }
 }
 

@@ -44,6 +44,35 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
+/// The values of rclone's options, `name=value,name="va,l""ue",flag:path`: what they mean, and as
+/// they stand.
+pub(super) fn option_values(mut options: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    while let Some(at) = options.find(['=', ',']) {
+        let (is_named, rest) = (options[at..].starts_with('='), &options[at + 1..]);
+        options = rest;
+        let quote = rest.chars().next().filter(|c| is_named && matches!(c, '"' | '\''));
+        let end = match quote {
+            // Twice the quote is the quote itself.
+            Some(quote) => {
+                let text = rest[1..].replace(&String::from_iter([quote, quote]), "\0\0");
+                text.find(quote).map_or(rest.len(), |at| at + 2)
+            }
+            None if is_named => rest.find([',', ':']).unwrap_or(rest.len()),
+            None => continue,
+        };
+        let value = &rest[..end];
+        options = &rest[end..];
+        values.push(value.to_owned());
+        if let Some(quote) = quote {
+            let inner = value[1..].strip_suffix(quote).unwrap_or(&value[1..]);
+            values.push(inner.to_owned());
+            values.push(inner.replace(&String::from_iter([quote, quote]), &quote.to_string()));
+        }
+    }
+    values
+}
+
 /// A remote of rclone without the options that may follow its name, `remote,pass=…:path`. Where
 /// the options end is for rclone to say; the last colon is never too early.
 pub(super) fn without_remote_options(rest: &str) -> String {

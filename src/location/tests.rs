@@ -166,12 +166,40 @@ fn what_names_no_repository_says_what_would() {
     assert!(Location::parse(&"x".repeat(5000)).is_err());
 }
 
+#[test]
+fn options_of_a_remote_are_secrets() {
+    let secrets = |text: &str| match Location::parse(text) {
+        Ok(Location::Rclone(remote)) => remote.secrets(),
+        other => panic!("{text}: {other:?}"),
+    };
+    for text in ["rclone:remote:a/b", "rclone:remote:a,b=c", "rclone::s3:x/y"] {
+        assert_eq!(secrets(text), [""; 0], "{text}");
+    }
+    for (text, wanted) in [
+        ("rclone:r,pass=pl4nted:x", &["pl4nted"][..]),
+        ("rclone::sftp,host=h,pass=pl4nted,flag:x", &["pl4nted", "h"]),
+        (r#"rclone::s3,key="pl4:n""t,ed",b='q''r':x/y"#, &["pl4:n\"t,ed", "pl4:n\"\"t,ed", "q'r"]),
+        ("rclone:r,pass=\"pl4nted", &["pl4nted"]),
+        ("rclone:r,pass=", &[""]),
+    ] {
+        let secrets = secrets(text);
+        for value in wanted {
+            assert!(secrets.iter().any(|secret| secret == value), "{text}: {secrets:?}");
+        }
+        let whole = text.strip_prefix("rclone:").expect("is one");
+        assert!(secrets.iter().any(|secret| secret == whole), "{text}: as rclone is given it");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text: String, scheme in "(local|s3|sftp|rest|rclone|azure|):(//|http://|)") {
         for text in [text.clone(), format!("{scheme}{text}")] {
             if let Ok(at) = Location::parse(&text) {
                 let _ = (at.to_string(), format!("{at:?}"), at.target_name());
+                if let Location::Rclone(at) = at {
+                    let _ = at.secrets();
+                }
             }
         }
     }

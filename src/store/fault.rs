@@ -288,7 +288,8 @@ pub fn explain(error: &(dyn Error + 'static)) -> Fault {
 /// Shorter secrets protect nothing, and taking them out would spell them.
 const HIDDEN_BYTES_MIN: usize = 8;
 
-fn hide(text: &str, hidden: &[Secret]) -> String {
+/// A text without these secrets, wherever it says them.
+pub(super) fn hide(text: &str, hidden: &[Secret]) -> String {
     let hidden = hidden.iter().filter(|secret| secret.expose().len() >= HIDDEN_BYTES_MIN);
     hidden
         .filter_map(|secret| std::str::from_utf8(secret.expose()).ok())

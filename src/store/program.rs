@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::fault::{Fault, clean};
+use super::fault::{Fault, clean, hide};
 use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
-use crate::secret::split_command;
+use crate::secret::{Secret, split_command};
 
 /// What is kept of standard error: its end.
 const SAID_BYTES_MAX: usize = 8 * 1024;
@@ -31,6 +31,8 @@ pub(super) struct ProgramSpec {
     pub arguments: Vec<String>,
     /// Beside those of the exporter's own process.
     pub variables: Vec<(String, OsString)>,
+    /// Parts of its arguments that are secret.
+    pub hidden: Vec<String>,
     /// What to do when it is not installed; a full sentence.
     pub missing: &'static str,
 }
@@ -57,6 +59,8 @@ pub(super) fn split_option(name: &str, line: &str) -> Result<Vec<String>, StoreE
 pub(super) struct Running {
     child: tokio::sync::Mutex<Child>,
     said: Arc<Mutex<Vec<u8>>>,
+    /// What it was told and may say again.
+    hidden: Vec<Secret>,
     ears: tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
@@ -87,9 +91,24 @@ impl ProgramSpec {
         let running = Running {
             child: tokio::sync::Mutex::new(child),
             said,
+            hidden: self.hidden(),
             ears: tokio::sync::Mutex::new(Some(ears)),
         };
         Ok((running, input, output))
+    }
+
+    /// What is not to be shown even if the program says it, also in quotes, as Go writes them.
+    fn hidden(&self) -> Vec<Secret> {
+        let variables = self.variables.iter().filter_map(|(_, value)| value.to_str());
+        let parts = self.hidden.iter().map(String::as_str).chain(variables);
+        // A part of another one must not break it up before it is looked for.
+        let mut parts: Vec<&str> = parts.collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+        let forms = parts.into_iter().flat_map(|part| {
+            let quoted = part.replace('\\', "\\\\").replace('"', "\\\"");
+            [quoted, part.to_owned()]
+        });
+        forms.map(Secret::new).collect()
     }
 }
 
@@ -104,7 +123,8 @@ async fn listen(mut errors: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
 }
 
 impl Running {
-    /// What it said on standard error, line by line, printable; after its pipes were closed.
+    /// What it said on standard error, line by line, printable, without the secrets that it was
+    /// given; after its pipes were closed.
     pub(super) async fn last_words(&self) -> Vec<String> {
         let _ = tokio::time::timeout(LAST_WORDS, async {
             let _ = self.child.lock().await.wait().await;
@@ -116,6 +136,29 @@ impl Running {
         .await;
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&said).into_owned();
+        let text = hide(&text, &self.hidden);
         text.lines().map(clean).filter(|line| !line.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_that_says_what_it_was_told_in_secret_is_not_quoted() {
+        let script =
+            "printf '%s\\n' \"cannot use $GIVEN\" 'nor \"a:pl4nted\\\"word\"' \"or $1 here\" >&2";
+        let spec = ProgramSpec {
+            program: "sh".into(),
+            arguments: ["-c", script, "sh", "remote,pass=pl4nted-option:x"].map(Into::into).into(),
+            variables: vec![("GIVEN".into(), "pl4nted-variable".into())],
+            hidden: ["pl4nted\"word", "pl4nted-option"].map(Into::into).into(),
+            missing: "",
+        };
+        let (running, input, output) = spec.start().expect("starts");
+        drop((input, output));
+        let said = running.last_words().await;
+        assert_eq!(said, ["cannot use …", "nor \"a:…\"", "or remote,pass=…:x here"]);
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn open(
     telemetry: &Arc<Telemetry>,
 ) -> Result<Rest, StoreError> {
     let mut command = command(spec, &at.remote, MISSING)?;
+    command.hidden = at.secrets();
     // A remote may want the variables of any cloud; the repository's password is none of them.
     command.variables.extend(environment.for_program(|name| !name.starts_with("RESTIC_")));
     let shown = Location::Rclone(at.clone()).to_string();
@@ -136,7 +137,8 @@ fn command(
     let program = parts.remove(0);
     // Nobody could answer.
     let variables = vec![("RCLONE_ASK_PASSWORD".to_owned(), OsString::from("false"))];
-    Ok(ProgramSpec { program, arguments: parts, variables, missing })
+    let hidden = Vec::new();
+    Ok(ProgramSpec { program, arguments: parts, variables, hidden, missing })
 }
 
 fn over(

@@ -397,6 +397,7 @@ mod tests {
             program: "/nonexistent".into(),
             arguments: vec![],
             variables: vec![],
+            hidden: vec![],
             missing: "",
         };
         let telemetry = Arc::new(Telemetry::new(&["restic"], &["sftp"]));

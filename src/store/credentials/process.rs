@@ -51,7 +51,9 @@ impl Process {
         let mut arguments = split_option("credential_process", line)?;
         let program = arguments.remove(0);
         let missing = "Check credential_process in the profile.";
-        let command = ProgramSpec { program, arguments, variables, missing };
+        // Any of them may be one that opens something.
+        let hidden = arguments.clone();
+        let command = ProgramSpec { program, arguments, variables, hidden, missing };
         Ok(Self { command, last: Last::default() })
     }
 

@@ -52,7 +52,8 @@ pub(super) fn command_line(
         let mut parts = split_option("sftp.command", line)?.into_iter();
         let program = parts.next().unwrap_or_default();
         let arguments = parts.collect();
-        return Ok(ProgramSpec { program, arguments, variables: Vec::new(), missing });
+        let (variables, hidden) = Default::default();
+        return Ok(ProgramSpec { program, arguments, variables, hidden, missing });
     }
     let mut arguments = vec![at.host.clone()];
     if let Some(port) = at.port {
@@ -73,7 +74,8 @@ pub(super) fn command_line(
         arguments.extend(["-o".into(), format!("UserKnownHostsFile={}", shown(path))]);
     }
     arguments.extend(["-s".into(), "sftp".into()]);
-    Ok(ProgramSpec { program: "ssh".into(), arguments, variables: Vec::new(), missing })
+    let (variables, hidden) = Default::default();
+    Ok(ProgramSpec { program: "ssh".into(), arguments, variables, hidden, missing })
 }
 
 /// What ssh complains of, by a part of the line, and what it means.

@@ -130,6 +130,9 @@ async fn rclones_own_words_are_in_the_error() {
     };
     let error = list("rclone:other:repo", &[]).await;
     expect(&error, ErrorClass::Config, &["didn't find section", "listremotes"]);
+    // What it is told in secret it says again, in quotes of its own.
+    let error = list("rclone:other,pass=\"pl4nted:word\":repo", &[]).await;
+    expect(&error, ErrorClass::Config, &["didn't find section", "rclone:other:repo"]);
     let error = list("rclone:store:repo", &[("rclone.args", "serve restic --no-such")]).await;
     expect(&error, ErrorClass::Config, &["unknown flag", "rclone.args"]);
     let missing = [("rclone.program", "/nonexistent/rclone")];
