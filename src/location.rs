@@ -143,6 +143,23 @@ impl Location {
         }
     }
 
+    /// The place in one form, for comparing: strings that surely mean one place have one form. A
+    /// `..` stays, since the folder before it may be a link.
+    pub fn place(&self) -> String {
+        match self {
+            Location::Local(path) => path.components().collect::<PathBuf>().display().to_string(),
+            Location::S3(at) => {
+                let port = if at.plain_http { ":80" } else { ":443" };
+                let host = at.host.to_ascii_lowercase();
+                let host = host.strip_suffix(port).unwrap_or(&host).to_owned();
+                Location::S3(S3Location { host, ..at.clone() }).to_string()
+            }
+            Location::Sftp(_) | Location::Rest(_) | Location::Cloud(_) | Location::Rclone(_) => {
+                self.to_string()
+            }
+        }
+    }
+
     /// The place at a path below this one, as it was listed there; none on a backend that lists no
     /// folders.
     pub fn below(&self, relative: &str) -> Option<Self> {

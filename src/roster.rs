@@ -160,7 +160,7 @@ impl Roster {
     fn merged(&self, state: &State, before: &TargetSet) -> TargetSet {
         let configured = &state.configured;
         let mut taken: BTreeSet<TargetName> = configured.keys().cloned().collect();
-        let place = |spec: &TargetSpec| (spec.source_name(), spec.location());
+        let place = |spec: &TargetSpec| (spec.source_name(), spec.place());
         let own: BTreeSet<_> = configured
             .values()
             .filter(|spec| spec.search().is_none())

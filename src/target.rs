@@ -134,6 +134,16 @@ impl TargetSpec {
         }
     }
 
+    /// Where it is, for comparing: one form for all strings that surely mean one place.
+    pub fn place(&self) -> String {
+        match self.source.watched() {
+            Watched::Restic(spec) => spec.repository.place(),
+            Watched::File(spec) => {
+                spec.path.components().collect::<PathBuf>().to_string_lossy().into_owned()
+            }
+        }
+    }
+
     /// What proves that a lock of this target is held.
     pub fn proof(&self) -> Proof {
         match self.source.watched() {
@@ -149,7 +159,7 @@ impl TargetSpec {
     pub fn is_same_place(&self, other: &TargetSpec) -> bool {
         self.source_name() == other.source_name()
             && self.backend() == other.backend()
-            && self.location() == other.location()
+            && self.place() == other.place()
             && self.search().is_some() == other.search().is_some()
     }
 

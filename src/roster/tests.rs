@@ -112,6 +112,35 @@ fn configured_targets_win_by_name_and_by_place() {
 }
 
 #[test]
+fn a_place_is_the_same_however_it_is_written() {
+    for (start, found, configured) in [
+        ("/srv", "b", &["/srv/b/", "/srv/./b", "//srv//b", "local:/srv/b"][..]),
+        ("/srv//x/./", "b", &["/srv/x/b"]),
+        (
+            "s3:https://s3.example.com/bucket",
+            "b",
+            &["s3:s3.example.com/bucket/b/", "s3:https://S3.Example.com:443/bucket/./b"],
+        ),
+        ("s3:http://h/bucket/x", "b", &["s3:http://h:80/bucket/x/./b"]),
+        ("sftp:ann@h:/srv", "b", &["sftp:ann@h:/srv//b/", "sftp:bob@h:/srv/b"]),
+        ("azure:box:/", "b", &["azure:box:b", "azure:box:/b/"]),
+    ] {
+        for own in configured {
+            let roster =
+                Roster::new([target("own", own), search("fleet", start)], Shard::default());
+            saw(&roster, "fleet", &sight(&[found, "c"]));
+            assert_eq!(watched(&roster), ["fleet", "fleet/c", "own"], "{start} {own}");
+        }
+    }
+    // Through a link this may be elsewhere, and this is another server.
+    for own in ["/srv/x/../b", "s3:http://h:8080/bucket/b"] {
+        let roster = Roster::new([target("own", own), search("fleet", "/srv")], Shard::default());
+        saw(&roster, "fleet", &sight(&["b"]));
+        assert_eq!(watched(&roster), ["fleet", "fleet/b", "own"], "{own}");
+    }
+}
+
+#[test]
 fn a_reload_keeps_the_finds_of_searches_that_stay_where_they_were() {
     let roster = Roster::new([search("one", "/srv/1"), search("two", "/srv/2")], Shard::default());
     saw(&roster, "one", &sight(&["a"]));
