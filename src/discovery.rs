@@ -53,7 +53,7 @@ struct Seen {
 
 impl Search {
     fn new(entry: TargetSpec, roster: Arc<Roster>, context: &Context) -> Self {
-        let matches = Matches::new(context);
+        let matches = Matches::new(entry.timeout, context);
         let (stores, memory, context) = (Mutex::default(), Memory::default(), context.clone());
         Self { entry, roster, context, stores, memory, matches }
     }

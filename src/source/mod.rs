@@ -64,7 +64,9 @@ pub fn open(spec: &TargetSpec, context: &Context) -> Box<dyn LockSource> {
         SourceSpec::Restic(restic) => {
             Box::new(restic::Restic::new(restic.clone(), spec.timeout, context))
         }
-        SourceSpec::File(file) => Box::new(file::LockFile::new(file.clone(), context)),
+        SourceSpec::File(file) => {
+            Box::new(file::LockFile::new(file.clone(), spec.timeout, context))
+        }
         SourceSpec::Search(_) => Box::new(NoLock),
     }
 }

@@ -122,7 +122,8 @@ fn source(path: &Path, format: FileFormat, machine: MachineSpec) -> LockFile {
 
 fn opened(path: &Path, format: FileFormat, machine: &Arc<Machine>) -> LockFile {
     let context = Context { machine: Arc::clone(machine), ..crate::target::context() };
-    LockFile::new(FileSpec { path: path.to_owned(), role: Role::Job, format }, &context)
+    let spec = FileSpec { path: path.to_owned(), role: Role::Job, format };
+    LockFile::new(spec, Duration::from_secs(600), &context)
 }
 
 struct Watch {

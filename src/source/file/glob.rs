@@ -6,9 +6,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use super::apart;
+use super::apart::Apart;
 use super::place::Root;
 use crate::pattern::{Glob, Part};
 use crate::proc::machine::Machine;
@@ -23,7 +23,7 @@ const NAMES_MAX: usize = 200_000;
 /// Looks for the files of one pattern.
 pub struct Matches {
     machine: Arc<Machine>,
-    busy: Arc<AtomicBool>,
+    apart: Apart,
 }
 
 /// What was found.
@@ -38,20 +38,20 @@ pub struct Matched {
 }
 
 impl Matches {
-    /// Makes it; no I/O.
-    pub fn new(context: &Context) -> Self {
-        Self { machine: Arc::clone(&context.machine), busy: Arc::default() }
+    /// Makes it, for scans that may take so long; no I/O.
+    pub fn new(timeout: Duration, context: &Context) -> Self {
+        Self { machine: Arc::clone(&context.machine), apart: Apart::new(timeout) }
     }
 
     /// Looks once.
     ///
     /// # Errors
-    /// When there are more than `max`, or more folders or names than the limits, or the look before
-    /// has not come back.
+    /// When there are more than `max`, or more folders or names than the limits, or a file system
+    /// does not answer.
     pub async fn find(&self, glob: &Glob, max: usize) -> Result<Matched, ScanError> {
         let doing = format!("look for files in {}", glob.folder.display());
         let (root, glob) = (Root(self.machine.spec.rootfs.clone()), glob.clone());
-        apart(&self.busy, &doing, move || matched(&root, &glob, max)).await
+        self.apart.look(&doing, move || matched(&root, &glob, max)).await
     }
 }
 

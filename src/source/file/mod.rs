@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tokio::sync::oneshot;
 
+use self::apart::Apart;
 use self::held::Process;
 use self::place::{Found, Place, Root};
 use super::{Context, LockSource, SourceKind};
@@ -33,6 +32,7 @@ use crate::proc::traces::{LOCKS_MAX, OfPath, Trace};
 use crate::scan::{ErrorClass, Facts, Look, ScanError, UnknownWhy};
 use crate::target::{FileFormat, FileSpec};
 
+mod apart;
 mod glob;
 mod held;
 pub mod pid;
@@ -57,18 +57,17 @@ pub const KIND: SourceKind = SourceKind {
 pub struct LockFile {
     spec: FileSpec,
     machine: Arc<Machine>,
-    /// A look is under way; one that hangs in a dead file system stays so.
-    busy: Arc<AtomicBool>,
+    apart: Apart,
     /// Locks that were seen on files that had the path.
     traces: OfPath,
 }
 
 impl LockFile {
-    /// Makes a reader; no I/O.
-    pub fn new(spec: FileSpec, context: &Context) -> Self {
+    /// Makes a reader whose scans may take so long; no I/O.
+    pub fn new(spec: FileSpec, timeout: Duration, context: &Context) -> Self {
         let machine = Arc::clone(&context.machine);
         let traces = machine.traces.of(&spec.path);
-        Self { spec, machine, busy: Arc::default(), traces }
+        Self { spec, machine, apart: Apart::new(timeout), traces }
     }
 }
 
@@ -78,54 +77,10 @@ impl LockSource for LockFile {
         let doing = format!("look at {}", self.spec.path.display());
         let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
         let traces = Arc::clone(&self.traces);
-        apart(&self.busy, &doing, move || look(&spec, &machine, &traces)).await
+        self.apart.look(&doing, move || look(&spec, &machine, &traces)).await
     }
 
     async fn ready(&self) {}
-}
-
-/// Does blocking work on a thread of its own: one that never comes back takes no place from
-/// others, and while it is away no other is sent after it.
-async fn apart<T: Send + 'static>(
-    busy: &Arc<AtomicBool>,
-    doing: &str,
-    work: impl FnOnce() -> Result<T, ScanError> + Send + 'static,
-) -> Result<T, ScanError> {
-    if busy.swap(true, Ordering::AcqRel) {
-        return Err(ScanError::new(
-            ErrorClass::Timeout,
-            doing,
-            "the look before has not come back: its file system does not answer",
-            "Look whether the server of that mount is there.",
-        ));
-    }
-    let (answer, answered) = oneshot::channel();
-    let away = Busy(Arc::clone(busy));
-    let work = move || {
-        let away = away;
-        let done = work();
-        // Before the answer: who gets it may ask again at once.
-        drop(away);
-        // Whoever asked may be tired of waiting.
-        let _ = answer.send(done);
-    };
-    let thread = std::thread::Builder::new().name("lock file".into()).spawn(work);
-    if let Err(error) = thread {
-        let cause = error.to_string();
-        return Err(ScanError::new(ErrorClass::Other, "start a thread", &cause, ""));
-    }
-    answered.await.unwrap_or_else(|_| {
-        let cause = "the thread that looked has failed";
-        Err(ScanError::new(ErrorClass::Internal, doing, cause, "Please report it."))
-    })
-}
-
-struct Busy(Arc<AtomicBool>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
 }
 
 fn look(spec: &FileSpec, machine: &Machine, traces: &Mutex<Vec<Trace>>) -> Result<Look, ScanError> {
