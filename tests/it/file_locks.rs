@@ -170,7 +170,7 @@ impl Watch {
 }
 
 fn scan(source: &LockFile) -> Result<Look, ScanError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(source.scan())
 }
 
