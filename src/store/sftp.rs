@@ -151,7 +151,7 @@ impl Sftp {
         path: &str,
     ) -> std::result::Result<(), Failure> {
         match live.session.stat(self.at.path.as_str()).await {
-            Ok(_) if path != self.at.path => return Ok(()),
+            Ok(_) if path != self.at.path => return nothing_there(live, path).await,
             Ok(_) => {}
             Err(error) if is_missing(&error) => {}
             Err(error) => return Err(refused(&self.at.path, error)),
@@ -175,6 +175,24 @@ impl Sftp {
         };
         let cause = format!("the folder of the repository does not exist: {shown}");
         Err(Fault::of(StoreErrorKind::NotFound, cause, advice).into())
+    }
+}
+
+/// Fails when there is something that is no folder. To OpenSSH that, and a link that leads nowhere,
+/// are no such file; the locks may well be there, behind a file system that is not mounted.
+async fn nothing_there(live: &Arc<Live>, path: &str) -> std::result::Result<(), Failure> {
+    match live.session.lstat(path).await {
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(refused(path, error)),
+        // Made meanwhile: the next look will see it.
+        Ok(found) if found.attrs.is_dir() => Ok(()),
+        Ok(found) => {
+            let what =
+                if found.attrs.is_symlink() { "a link that leads nowhere" } else { "no folder" };
+            let cause = format!("{}: it is {what}", clean(path));
+            let advice = "Look at the repository with `restic check`.";
+            Err(Fault::new(ErrorClass::Damaged, cause, advice).into())
+        }
     }
 }
 

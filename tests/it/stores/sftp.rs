@@ -310,6 +310,22 @@ async fn an_account_without_sftp_is_told() {
     expect(&error, ErrorClass::Protocol, &["subsystem request failed", "Subsystem"]);
 }
 
+#[tokio::test]
+async fn what_is_no_folder_is_no_missing_one() {
+    let ssh = Ssh::start("");
+    let root = ssh.path("odd");
+    std::fs::create_dir(&root).expect("makes");
+    let opened = ssh.open(&ssh.url(&root.display().to_string()), LIMIT);
+    assert_eq!(opened.store.list("locks").await, Ok(Listing::default()), "restic makes it");
+    std::os::unix::fs::symlink("/nowhere/at/all", root.join("locks")).expect("links");
+    let error = opened.store.list("locks").await.expect_err("may be full of locks");
+    expect(&error, ErrorClass::Damaged, &["list locks", "a link that leads nowhere"]);
+    std::fs::remove_file(root.join("locks")).expect("removes");
+    std::fs::write(root.join("locks"), "").expect("writes");
+    let error = opened.store.list("locks").await.expect_err("is a file");
+    expect(&error, ErrorClass::Damaged, &["list locks", "no folder"]);
+}
+
 /// What only another user may read is neither empty nor missing.
 #[tokio::test]
 async fn refused_rights_name_what_was_tried_and_where() {
