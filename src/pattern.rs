@@ -121,6 +121,9 @@ impl Glob {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn new(path: &str) -> Result<Self, &'static str> {
+        if path.len() > BYTES_MAX {
+            return Err("no path is that long");
+        }
         if path.contains("**") {
             return Err("** could lead through a whole file system; write one * for each level");
         }
@@ -189,6 +192,13 @@ mod tests {
         assert!(Glob::new("/run/.*").expect("is a pattern").parts[0].matches(b".hidden"));
         assert!(Glob::new("/srv/**/lock").is_err());
         assert!(Glob::new("/srv/*/../lock").is_err());
+    }
+
+    #[test]
+    fn a_pattern_is_no_longer_than_a_path() {
+        // Each part is an expression of its own, and thousands take hundreds of megabytes.
+        assert!(Glob::new(&"/*".repeat(BYTES_MAX / 2)).is_ok());
+        assert!(Glob::new(&"/*".repeat(BYTES_MAX)).is_err());
     }
 
     proptest::proptest! {

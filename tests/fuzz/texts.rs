@@ -74,7 +74,8 @@ pub const CONFIGURATION: Parser = Parser {
     name: "configuration",
     words: YAML_WORDS,
     samples: none,
-    base: 2 << 20,
+    // The deepest nesting that is read takes two.
+    base: 4 << 20,
     each: 200,
     run: configuration,
 };
@@ -117,7 +118,7 @@ pub const WEB: Parser = Parser {
         "true",
     ],
     samples: none,
-    base: 2 << 20,
+    base: 4 << 20,
     each: 200,
     run: web,
 };
