@@ -74,9 +74,9 @@ pub const CONFIGURATION: Parser = Parser {
     name: "configuration",
     words: YAML_WORDS,
     samples: none,
-    // The deepest nesting that is read takes two.
+    // The deepest nesting that is read takes two; a value of two bytes has a place, and a problem.
     base: 4 << 20,
-    each: 200,
+    each: 600,
     run: configuration,
 };
 
