@@ -74,7 +74,8 @@ pub const CONFIGURATION: Parser = Parser {
     name: "configuration",
     words: YAML_WORDS,
     samples: none,
-    // The deepest nesting that is read takes two; a value of two bytes has a place, and a problem.
+    // The deepest nesting that is read takes two; aliases of aliases take more, until the reader
+    // of YAML gives up.
     base: 4 << 20,
     each: 600,
     run: configuration,
