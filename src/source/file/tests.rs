@@ -103,3 +103,22 @@ fn a_list_that_is_cut_frees_nobody() {
     assert!(look(false).unwrap().entries.is_empty());
     assert_eq!(look(true).unwrap_err().class, ErrorClass::Incomplete);
 }
+
+#[test]
+fn a_folder_tells_the_numbers_of_its_files() {
+    for place in ["/tmp", "/dev/shm"] {
+        let folder = tempfile::tempdir_in(place).unwrap();
+        for number in 0..100 {
+            fs::write(folder.path().join(number.to_string()), "").unwrap();
+        }
+        let found = Root(None).find(&folder.path().join("7"), true).unwrap().found.unwrap();
+        if !found.mount.has_plain_numbers() {
+            continue;
+        }
+        let numbers = Root(None).numbers(folder.path()).unwrap();
+        let key = found.key;
+        assert_eq!((numbers.major, numbers.minor), (key.major, key.minor));
+        assert!(numbers.inodes.contains(&key.inode), "{place}");
+        assert_eq!(numbers.inodes.len(), 102, "{place}");
+    }
+}
