@@ -15,7 +15,7 @@ use super::auth::Login;
 use super::body::Answer;
 use super::connections::Door;
 use super::guard::Protection;
-use super::{Site, headless, probe, route, text};
+use super::{Place, Site, headless, probe, route, text};
 
 /// Answers one request, whatever happens.
 pub async fn answer(
@@ -25,44 +25,55 @@ pub async fn answer(
 ) -> Response<Answer> {
     let started = Instant::now();
     let _running = site.telemetry.http_starts();
-    let (handler, response) =
-        match AssertUnwindSafe(admitted(site, door, request)).catch_unwind().await {
-            Ok(answered) => answered,
-            // The panic's own words are in the log, by its hook.
-            Err(_) => ("other", text(StatusCode::INTERNAL_SERVER_ERROR, "a fault, see the log\n")),
-        };
+    // Named beforehand, so that refusals and faults count where they happened.
+    let handler = handler(site, door, request.uri().path());
+    let response = match AssertUnwindSafe(admitted(site, door, request)).catch_unwind().await {
+        Ok(answered) => answered,
+        // The panic's own words are in the log, by its hook.
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "a fault, see the log\n"),
+    };
     let response = if request.method() == Method::HEAD { headless(response) } else { response };
     site.telemetry.http_ended(handler, response.status().as_u16(), started.elapsed());
     response
 }
 
-async fn admitted(
-    site: &Arc<Site>,
-    door: &Door,
-    request: &Request<Incoming>,
-) -> (&'static str, Response<Answer>) {
+/// The path of a probe: behind the prefix or not.
+fn probed<'a>(site: &Site, path: &'a str) -> &'a str {
+    path.strip_prefix(&site.prefix).filter(|path| path.starts_with('/')).unwrap_or(path)
+}
+
+fn handler(site: &Site, door: &Door, path: &str) -> &'static str {
+    match door {
+        Door::Guarded(..) => Place::of(&site.prefix, path).handler(&site.telemetry_path),
+        Door::Probe => match probed(site, path) {
+            "/-/healthy" => "/-/healthy",
+            "/-/ready" => "/-/ready",
+            _ => "other",
+        },
+    }
+}
+
+async fn admitted(site: &Arc<Site>, door: &Door, request: &Request<Incoming>) -> Response<Answer> {
     let Door::Guarded(guard, tls) = door else {
-        let path = request.uri().path();
-        let path = path.strip_prefix(&site.prefix).filter(|path| path.starts_with('/'));
-        return probe(site, request, path.unwrap_or(request.uri().path()));
+        return probe(site, request, probed(site, request.uri().path()));
     };
     let Ok(protection) = guard.now() else {
         let words = "the web configuration is broken, see the log\n";
-        return ("other", text(StatusCode::INTERNAL_SERVER_ERROR, words));
+        return text(StatusCode::INTERNAL_SERVER_ERROR, words);
     };
     if tls.is_none() && protection.tls.is_some() {
         let mut response = text(StatusCode::BAD_REQUEST, "TLS is needed here by now\n");
         close_after(&mut response);
-        return ("other", response);
+        return response;
     }
-    let (handler, mut response) = match guard.admit() {
-        Err(after) => ("other", too_many(after.as_secs().max(1))),
+    let mut response = match guard.admit() {
+        Err(after) => too_many(after.as_secs().max(1)),
         Ok(()) => {
             let given = request.headers().get(header::AUTHORIZATION);
             match guard.login(&protection, given).await {
                 Login::Right => route(site, request).await,
-                Login::Wrong => ("other", unauthorized()),
-                Login::Busy => ("other", too_many(1)),
+                Login::Wrong => unauthorized(),
+                Login::Busy => too_many(1),
             }
         }
     };
@@ -76,7 +87,7 @@ async fn admitted(
     if !same {
         close_after(&mut response);
     }
-    (handler, response)
+    response
 }
 
 fn dress(response: &mut Response<Answer>, protection: &Protection) {

@@ -4,13 +4,14 @@
 //! HTTP/1.1 only: one request at a time on a connection makes every limit simple.
 #![allow(clippy::disallowed_methods, reason = "requests are where renderers get the time from")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use jiff::Timestamp;
 use prometheus::Registry;
@@ -88,29 +89,65 @@ pub struct Site {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// The answer to a request that may come in, and the handler's name in metrics.
-async fn route(site: &Arc<Site>, request: &Request<Incoming>) -> (&'static str, Response<Answer>) {
-    let path = match request.uri().path().strip_prefix(&site.prefix) {
-        Some(path) if path.starts_with('/') => path,
-        // Links of the page are relative to its folder, so it needs the slash at its end.
-        Some("") => return ("other", home(site)),
-        Some(_) | None if request.uri().path() == "/" => return ("other", home(site)),
-        Some(_) | None => return ("other", not_found()),
-    };
-    if path == site.telemetry_path {
-        return ("/metrics", only_get(request, metrics(site, request).await));
-    }
-    match path {
-        "/-/healthy" | "/-/ready" => probe(site, request, path),
-        "/-/reload" => ("/-/reload", reload(site, request.method()).await),
-        _ => {
-            let query = request.uri().query().unwrap_or_default();
-            match pages::answer(site, path, query).await {
-                Some((handler, response)) => (handler, only_get(request, response)),
-                None => ("other", not_found()),
-            }
+/// Where a request leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place<'a> {
+    /// A path below the prefix.
+    Path(&'a str),
+    /// The prefix without the slash at its end, or what is before it.
+    Home,
+    /// Nowhere.
+    Nothing,
+}
+
+impl<'a> Place<'a> {
+    fn of(prefix: &str, path: &'a str) -> Self {
+        match path.strip_prefix(prefix) {
+            Some(path) if path.starts_with('/') => Place::Path(path),
+            // Links of the page are relative to its folder, so it needs the slash at its end.
+            Some("") => Place::Home,
+            Some(_) | None if path == "/" => Place::Home,
+            Some(_) | None => Place::Nothing,
         }
     }
+
+    /// The handler's name in metrics, whatever the answer will be: who is refused at `/metrics`
+    /// is told apart from who tries paths.
+    fn handler(self, telemetry_path: &str) -> &'static str {
+        match self {
+            Place::Path(path) if path == telemetry_path => "/metrics",
+            Place::Path("/-/healthy") => "/-/healthy",
+            Place::Path("/-/ready") => "/-/ready",
+            Place::Path("/-/reload") => "/-/reload",
+            Place::Path(path) => pages::handler(path).unwrap_or("other"),
+            Place::Home | Place::Nothing => "other",
+        }
+    }
+}
+
+/// The answer to a request that may come in.
+async fn route(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answer> {
+    let path = match Place::of(&site.prefix, request.uri().path()) {
+        Place::Path("/-/reload") => return reload(site, request.method()).await,
+        Place::Path(path) if path == site.telemetry_path => {
+            return match refused_method(request.method()) {
+                Some(refusal) => refusal,
+                None => metrics(site, request).await,
+            };
+        }
+        Place::Path(path @ ("/-/healthy" | "/-/ready")) => return probe(site, request, path),
+        Place::Path(path) if pages::handler(path).is_some() => path,
+        Place::Home => {
+            return refused_method(request.method()).unwrap_or_else(|| home(site));
+        }
+        Place::Path(_) | Place::Nothing => return not_found(),
+    };
+    // Before anything is rendered: that is work which the answer would not show.
+    if let Some(refusal) = refused_method(request.method()) {
+        return refusal;
+    }
+    let query = request.uri().query().unwrap_or_default();
+    pages::answer(site, path, query).await.unwrap_or_else(not_found)
 }
 
 fn home(site: &Site) -> Response<Answer> {
@@ -127,21 +164,23 @@ fn not_found() -> Response<Answer> {
 }
 
 /// What probes may ask, at either door.
-fn probe(site: &Site, request: &Request<Incoming>, path: &str) -> (&'static str, Response<Answer>) {
-    match path {
-        "/-/healthy" => ("/-/healthy", only_get(request, text(StatusCode::OK, "healthy\n"))),
-        "/-/ready" => ("/-/ready", only_get(request, ready(site))),
-        _ => ("other", not_found()),
-    }
+fn probe(site: &Site, request: &Request<Incoming>, path: &str) -> Response<Answer> {
+    let answer: fn(&Site) -> Response<Answer> = match path {
+        "/-/healthy" => |_| text(StatusCode::OK, "healthy\n"),
+        "/-/ready" => ready,
+        _ => return not_found(),
+    };
+    refused_method(request.method()).unwrap_or_else(|| answer(site))
 }
 
-fn only_get(request: &Request<Incoming>, response: Response<Answer>) -> Response<Answer> {
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
-        return response;
+/// The refusal of a method by which nothing is read.
+fn refused_method(method: &Method) -> Option<Response<Answer>> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return None;
     }
     let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-    refusal
+    Some(refusal)
 }
 
 /// The same headers, its length included, without the body.
@@ -222,9 +261,8 @@ async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answ
         return text(StatusCode::BAD_REQUEST, "collect[] and exclude[] name sources, not both\n");
     };
     let headers = request.headers();
-    let gzip = headers.get(header::ACCEPT_ENCODING).is_some_and(accepts_gzip);
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
+    let gzip = accepts_gzip(&listed(headers, header::ACCEPT_ENCODING));
+    let format = Format::accepted(&listed(headers, header::ACCEPT));
     let body = match page_of(site, Asked { wanted, format, gzip }).await {
         Ok(body) => body,
         Err(error) => {
@@ -239,6 +277,14 @@ async fn metrics(site: &Arc<Site>, request: &Request<Incoming>) -> Response<Answ
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response.map(|body| body.with(permit))
+}
+
+/// A header that is a list, whole: it may come in several lines, which mean the same as one (RFC
+/// 9110, section 5.3).
+fn listed(headers: &HeaderMap, name: HeaderName) -> String {
+    let lines: Vec<_> =
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    lines.join(",")
 }
 
 /// What a page of metrics depends on beside the status.
@@ -288,7 +334,7 @@ async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     /// `name[]`: only families of these names; all when empty.
-    names: Vec<String>,
+    names: BTreeSet<String>,
     /// Sources whose targets are left out.
     without: Vec<&'static str>,
 }
@@ -297,11 +343,11 @@ impl Wanted {
     /// `None` when the query names an unknown source, or both includes and excludes.
     fn of(query: &str, sources: &[&'static str]) -> Option<Self> {
         let mut wanted = Self::default();
-        let (mut only, mut without) = (Vec::new(), Vec::new());
+        let (mut only, mut without, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
             let source = || sources.iter().find(|source| **source == value).copied();
             match &*key {
-                "name[]" => wanted.names.push(value.into_owned()),
+                "name[]" => drop(names.insert(value.into_owned())),
                 "collect[]" => only.push(source()?),
                 "exclude[]" => without.push(source()?),
                 _ => {}
@@ -313,28 +359,34 @@ impl Wanted {
         if !only.is_empty() {
             without = sources.iter().filter(|source| !only.contains(source)).copied().collect();
         }
-        wanted.without = without;
+        // Each target is compared with each of them; a query may repeat one thousands of times.
+        without.sort_unstable();
+        without.dedup();
+        (wanted.names, wanted.without) = (names, without);
         Some(wanted)
     }
 }
 
 /// Whether an `Accept-Encoding` allows gzip: named with a weight above 0, or covered by `*`.
-fn accepts_gzip(value: &HeaderValue) -> bool {
-    let Ok(value) = value.to_str() else { return false };
-    let mut star = false;
-    for coding in value.split(',') {
+fn accepts_gzip(header: &str) -> bool {
+    let (mut named, mut star) = (None, None);
+    for coding in header.split(',') {
         let mut parts = coding.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
         let weight = parts
-            .find_map(|part| part.strip_prefix("q="))
-            .map_or(Some(1.0), |weight| weight.parse::<f32>().ok())
+            .filter_map(|part| part.split_once('='))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+            .map_or(Some(1.0), |(_, weight)| weight.trim().parse::<f32>().ok())
             .unwrap_or(0.0);
-        if name.eq_ignore_ascii_case("gzip") {
-            return weight > 0.0;
+        let allowed = weight > 0.0;
+        // Named twice, it is as the first says; `x-gzip` is another name of it (RFC 9110, 8.4.1.3).
+        if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
+            named.get_or_insert(allowed);
+        } else if name == "*" {
+            star.get_or_insert(allowed);
         }
-        star |= name == "*" && weight > 0.0;
     }
-    star
+    named.or(star).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -343,13 +395,49 @@ mod tests {
 
     #[test]
     fn a_query_names_families_and_sources() {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+        let names: &dyn Fn(&[&str]) -> BTreeSet<String> = &names;
         let of = |query: &str| Wanted::of(query, &["restic", "file"]);
         assert_eq!(of(""), Some(Wanted::default()));
-        assert_eq!(of("name[]=a&name%5B%5D=b").unwrap().names, ["a", "b"]);
+        assert_eq!(of("name[]=a&name%5B%5D=b").unwrap().names, names(&["a", "b"]));
         assert_eq!(of("collect[]=restic").unwrap().without, ["file"]);
         assert_eq!(of("exclude[]=restic").unwrap().without, ["restic"]);
         assert_eq!(of("collect[]=restic&exclude[]=file"), None);
         assert_eq!(of("collect[]=borg"), None);
+        assert_eq!(of(&"exclude[]=file&".repeat(5000)).unwrap().without, ["file"]);
+        assert_eq!(of(&"name[]=a&".repeat(5000)).unwrap().names, names(&["a"]));
+    }
+
+    #[test]
+    fn a_list_in_several_lines_is_one_list() {
+        let mut headers = HeaderMap::new();
+        for line in ["identity", "gzip"] {
+            headers.append(header::ACCEPT_ENCODING, HeaderValue::from_static(line));
+        }
+        assert!(accepts_gzip(&listed(&headers, header::ACCEPT_ENCODING)));
+        assert!(!accepts_gzip(&listed(&headers, header::ACCEPT)));
+    }
+
+    #[test]
+    fn a_handler_is_named_by_its_place_alone() {
+        for (prefix, path, handler) in [
+            ("", "/metrics", "/metrics"),
+            ("/p", "/p/metrics", "/metrics"),
+            ("/p", "/metrics", "other"),
+            ("/p", "/p", "other"),
+            ("/p", "/", "other"),
+            ("/p", "/px", "other"),
+            ("", "", "other"),
+            ("", "*", "other"),
+            ("", "/", "/"),
+            ("", "/targets/a", "/targets"),
+            ("", "/targets/%zz", "other"),
+            ("", "/api/v1/locks", "/api/v1"),
+            ("", "/-/page.css", "/-/page"),
+            ("", "/nothing", "other"),
+        ] {
+            assert_eq!(Place::of(prefix, path).handler("/metrics"), handler, "{prefix} {path}");
+        }
     }
 
     #[test]
@@ -362,8 +450,14 @@ mod tests {
             ("*", true),
             ("identity", false),
             ("gzip;q=x", false),
+            ("gzip;Q=0", false),
+            ("gzip; q = 0", false),
+            ("gzip;a=b;q=0", false),
+            ("x-gzip", true),
+            ("*;q=0", false),
+            ("", false),
         ] {
-            assert_eq!(accepts_gzip(&HeaderValue::from_static(header)), expected, "{header}");
+            assert_eq!(accepts_gzip(header), expected, "{header}");
         }
     }
 }

@@ -25,44 +25,46 @@ const YAML: &str = "text/plain; charset=utf-8";
 /// Longest path that is looked at: the longest name, escaped, and what is before it.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// Answers what this module has at a path below the root: the handler's name for metrics, and
-/// the response. `None` when there is nothing.
-pub(super) async fn answer(
-    site: &Arc<Site>,
-    path: &str,
-    query: &str,
-) -> Option<(&'static str, Response<Answer>)> {
+/// The name in metrics of what is at a path below the root; `None` when there is nothing.
+pub(super) fn handler(path: &str) -> Option<&'static str> {
+    Some(match asked(path)? {
+        Asked::File(..) => "/-/page",
+        Asked::List if path == "/" => "/",
+        Asked::List | Asked::Target(_) => "/targets",
+        Asked::Config => "/config",
+        Asked::Targets | Asked::TargetObject(_) | Asked::Locks | Asked::Events => "/api/v1",
+    })
+}
+
+fn asked(path: &str) -> Option<Asked> {
     if path.len() > PATH_BYTES_MAX {
         return None;
     }
-    let asked = match path {
-        "/-/page.css" => return Some(("/-/page", file("text/css; charset=utf-8", page::STYLE))),
-        "/-/page.js" => {
-            return Some(("/-/page", file("text/javascript; charset=utf-8", page::SCRIPT)));
-        }
-        "/-/icon.svg" => return Some(("/-/page", file("image/svg+xml", page::ICON))),
+    Some(match path {
+        "/-/page.css" => Asked::File("text/css; charset=utf-8", page::STYLE),
+        "/-/page.js" => Asked::File("text/javascript; charset=utf-8", page::SCRIPT),
+        "/-/icon.svg" => Asked::File("image/svg+xml", page::ICON),
         "/" | "/targets" => Asked::List,
         "/config" => Asked::Config,
         "/api/v1/targets" => Asked::Targets,
         "/api/v1/locks" => Asked::Locks,
         "/api/v1/events" => Asked::Events,
-        _ => {
-            if let Some(name) = path.strip_prefix("/api/v1/targets/") {
-                Asked::TargetObject(decoded(name)?)
-            } else {
-                Asked::Target(decoded(path.strip_prefix("/targets/")?)?)
-            }
-        }
-    };
-    let handler = match asked {
-        Asked::List if path == "/" => "/",
-        Asked::List | Asked::Target(_) => "/targets",
-        Asked::Config => "/config",
-        Asked::Targets | Asked::TargetObject(_) | Asked::Locks | Asked::Events => "/api/v1",
-    };
+        _ => match path.strip_prefix("/api/v1/targets/") {
+            Some(name) => Asked::TargetObject(decoded(name)?),
+            None => Asked::Target(decoded(path.strip_prefix("/targets/")?)?),
+        },
+    })
+}
+
+/// Answers what this module has at a path below the root; `None` when there is nothing.
+pub(super) async fn answer(site: &Arc<Site>, path: &str, query: &str) -> Option<Response<Answer>> {
+    let asked = asked(path)?;
+    if let Asked::File(content_type, body) = asked {
+        return Some(file(content_type, body));
+    }
     let (rendering, root, query) = (site.clone(), page::root(path), query.to_owned());
     let work = move || render(&rendering, &asked, &root, &query);
-    let response = match site.pages.run(work).await {
+    Some(match site.pages.run(work).await {
         Some(Ok((content_type, body))) => shown(content_type, body),
         Some(Err(Refusal::Bad(why))) => text(StatusCode::BAD_REQUEST, why + "\n"),
         Some(Err(Refusal::NoTarget)) => {
@@ -73,12 +75,13 @@ pub(super) async fn answer(
             text(StatusCode::INTERNAL_SERVER_ERROR, "not rendered; see the log\n")
         }
         None => text(StatusCode::INTERNAL_SERVER_ERROR, "not rendered; see the log\n"),
-    };
-    Some((handler, response))
+    })
 }
 
 /// What is at a path.
 enum Asked {
+    /// A file of the program itself: its type and text.
+    File(&'static str, &'static str),
     List,
     Target(String),
     Config,
@@ -122,6 +125,7 @@ fn render(
         _ => Err(Refusal::Bad("nothing can be asked for here".into())),
     };
     Ok(match asked {
+        Asked::File(content_type, body) => (*content_type, (*body).to_owned()),
         Asked::List => {
             let ask = Ask::parse(query)?;
             (HTML, list(site, &status, &settings, root, now, &ask)?)

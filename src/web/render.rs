@@ -88,8 +88,7 @@ pub(super) fn page(
     exporter.register(Box::new(facts))?;
     let machine = Registry::new();
     machine.register(Box::new(site.machine.borrow().clone()))?;
-    let is_wanted =
-        |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|known| known == name);
+    let is_wanted = |name: &str| wanted.names.is_empty() || wanted.names.contains(name);
     let mut text = String::new();
     let mut body = if *wanted == Wanted::default() {
         let key = Key { open: format != Format::Text, gzip, revision, rules };

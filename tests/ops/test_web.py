@@ -195,6 +195,19 @@ class Passwords(Case):
                 self.assertEqual(ask(path, "nobody", PASSWORD), 401)
                 wanted = 404 if path == "/nowhere" else 200
                 self.assertEqual(ask(path, USER, PASSWORD), wanted)
+        # Asked for by name, since scrapes that come together share one page.
+        ask_for = web.url + "/metrics?name[]=lock_exporter_http_requests_total"
+        shown = subprocess.run(
+            ["curl", "-gs", "--user", f"{USER}:{PASSWORD}", ask_for],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for handler in ("/", "/metrics", "/-/healthy", "/-/ready", "other"):
+            # Whose door was knocked at can be told although nobody came in.
+            labels = f'code="401",handler="{handler}"'
+            series = rf"^lock_exporter_http_requests_total{{{labels}}} [1-9]"
+            self.assertRegex(shown, re.compile(series, re.M))
         with self.assertRaises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(web.url)
         self.assertTrue(raised.exception.headers["WWW-Authenticate"].startswith("Basic "))

@@ -36,6 +36,22 @@ impl Html {
         self
     }
 
+    /// A sentence of ours with names from outside in it: each word in letters that run from right
+    /// to left orders only itself, so that what is around it stays in its order.
+    pub fn sentence(&mut self, text: &str) -> &mut Self {
+        for word in text.split_inclusive(' ') {
+            let marks = |c: char| c == ' ' || (c.is_ascii_punctuation() && c != '%');
+            let name = word.trim_matches(marks);
+            if !name.chars().any(runs_leftwards) {
+                self.text(word);
+                continue;
+            }
+            let before = word.len() - word.trim_start_matches(marks).len();
+            self.text(&word[..before]).name(name).text(&word[before + name.len()..]);
+        }
+        self
+    }
+
     /// A name from outside: letters of a script from right to left order only themselves.
     pub fn name(&mut self, name: &str) -> &mut Self {
         self.raw("<bdi>").text(name).raw("</bdi>")
@@ -72,7 +88,7 @@ impl Html {
     /// One command in a block of its own. The button shows only where a script can serve it.
     pub fn command(&mut self, line: &str) -> &mut Self {
         self.raw("<div class=\"cmd\"><pre><code>")
-            .text(line)
+            .sentence(line)
             .raw("</code></pre><button type=\"button\" class=\"copy\">Copy</button></div>")
     }
 
@@ -80,6 +96,14 @@ impl Html {
     pub fn into_text(self) -> String {
         self.0
     }
+}
+
+/// Whether a character belongs to the blocks that Unicode keeps for scripts from right to left
+/// (`DerivedBidiClass.txt`, the default values of R and AL).
+fn runs_leftwards(c: char) -> bool {
+    matches!(c,
+        '\u{0590}'..='\u{08FF}' | '\u{FB1D}'..='\u{FDFF}' | '\u{FE70}'..='\u{FEFF}'
+        | '\u{10800}'..='\u{10FFF}' | '\u{1E800}'..='\u{1EFFF}')
 }
 
 /// Date and time of day in UTC.
@@ -114,6 +138,24 @@ mod tests {
             html.into_text(),
             "&lt;script&gt;alert(&#39;1&#39; &amp; &quot;2&quot;)&lt;/script&gt;⟨U+0000⟩"
         );
+    }
+
+    #[test]
+    fn a_word_from_right_to_left_orders_only_itself() {
+        let mut html = Html::default();
+        html.sentence("held by \u{5d0}\u{5d1}@\u{5d2}, (\u{627}-01) & db01 for 5 min");
+        assert_eq!(
+            html.into_text(),
+            "held by <bdi>\u{5d0}\u{5d1}@\u{5d2}</bdi>, (<bdi>\u{627}-01</bdi>) &amp; db01 for 5 \
+             min"
+        );
+        for text in ["", " ", "a  b ", "\u{5d0}", "''\u{5d0}'' \u{5d1} ", "<b>\u{5d0}</b>"] {
+            let (mut plain, mut isolated) = (Html::default(), Html::default());
+            plain.text(text);
+            isolated.sentence(text);
+            let isolated = isolated.into_text().replace("<bdi>", "").replace("</bdi>", "");
+            assert_eq!(isolated, plain.into_text(), "nothing is lost or added");
+        }
     }
 
     #[test]

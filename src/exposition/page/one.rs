@@ -173,7 +173,7 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
         fact(html, "Names that are no locks", &format!("{count}: {examples}"));
     }
     for (key, value) in &seen.facts.details {
-        html.raw("<div><dt>").text(&key.replace('_', " ")).raw("</dt><dd>").text(value);
+        html.raw("<div><dt>").text(&key.replace('_', " ")).raw("</dt><dd>").name(value);
         html.raw("</dd></div>\n");
     }
     html.raw("</dl>\n</section>\n");

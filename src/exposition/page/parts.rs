@@ -71,9 +71,9 @@ pub(super) fn finding(
 ) {
     html.raw("<div class=\"finding ").raw(found.severity.as_str()).raw("\">");
     if let Some(lock_of) = &found.lock_of {
-        html.raw("<p class=\"whose\">").text(lock_of).raw("</p>");
+        html.raw("<p class=\"whose\">").sentence(lock_of).raw("</p>");
     }
-    html.raw("<p>").text(&found.evidence).raw("</p>");
+    html.raw("<p>").sentence(&found.evidence).raw("</p>");
     let seen = target.seen_at(frame.now, frame.hold);
     let entry = seen.and_then(|seen| entry(seen, found));
     if let (Some(seen), Some(entry)) = (seen, entry) {
@@ -87,7 +87,7 @@ pub(super) fn finding(
         return;
     }
     if let Some(note) = &found.note {
-        html.raw("<p class=\"note\">").text(note).raw("</p>");
+        html.raw("<p class=\"note\">").sentence(note).raw("</p>");
     }
     if let Some(step) = &found.next_step {
         html.command(step);
@@ -178,14 +178,14 @@ pub(super) fn events<'a>(
             }
             Some(_) | None => {}
         }
-        html.text(&happened(event)).raw("</li>\n");
+        html.sentence(&happened(event)).raw("</li>\n");
     }
     html.raw("</ul>\n");
 }
 
 /// A fact about something, for a list of terms.
 pub(super) fn fact(html: &mut Html, term: &'static str, text: &str) {
-    html.raw("<div><dt>").raw(term).raw("</dt><dd>").text(text).raw("</dd></div>\n");
+    html.raw("<div><dt>").raw(term).raw("</dt><dd>").sentence(text).raw("</dd></div>\n");
 }
 
 /// The same with a moment.
