@@ -320,12 +320,12 @@ class Live(unittest.TestCase):
         self.assertEqual(
             stats,
             {
-                "How many targets refuse backups?": 2,
-                "How many refuse prune and check?": 4,
-                "How many locks are stuck?": 2,
-                "How many lock files are damaged?": self.damaged_files,
-                "How many targets are unknown?": 2,
-                "How many exporters are away?": 0,
+                "Backups refused?": 2,
+                "Prune, check refused?": 4,
+                "Locks stuck?": 2,
+                "Files damaged?": self.damaged_files,
+                "Targets unknown?": 2,
+                "Exporters away?": 0,
             },
         )
 
