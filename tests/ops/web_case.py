@@ -1,4 +1,4 @@
-"""What the tests of the web server share: a folder, an authority, and exporters that end with them."""
+"""What the tests of the web server share: a folder, an authority, exporters that end with it."""
 
 import contextlib
 import tempfile
