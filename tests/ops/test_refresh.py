@@ -98,11 +98,12 @@ class WrongClock:
     """An exporter whose wall clock is wrong by what a file says; its timers are not touched.
 
     It remembers what it saw in a state folder, so that one that is started later with another
-    clock goes on where the one before ended: as if that time had passed. The holder counts as
-    another machine's, since processes are no matter of time.
+    clock, and with the clock since boot as much later, goes on where the one before ended: as if
+    that time had passed. The holder counts as another machine's, since processes are no matter of
+    time.
     """
 
-    def __init__(self, folder: Path, place: restic_places.Place, by: str):
+    def __init__(self, folder: Path, place: restic_places.Place, by: str, passed_minutes: int):
         self.file = folder / "clock"
         self.move(by)
         config = {
@@ -120,7 +121,10 @@ class WrongClock:
             "LOCK_EXPORTER_STATE_DIR": str(folder / "state"),
             "LOCK_EXPORTER_HOST_NAME": "elsewhere.example.org",
         }
-        self.exporter = exporter.Exporter(folder, config, environment)
+        # A wall clock that goes on alone was set, and no time has passed.
+        passed = f"--boottime={passed_minutes * 60}"
+        before = ("unshare", "--time", "--fork", passed) if passed_minutes else ()
+        self.exporter = exporter.Exporter(folder, config, environment, before)
 
     def move(self, by: str) -> None:
         part = self.file.with_suffix(".part")
@@ -155,9 +159,9 @@ class Stopped(unittest.TestCase):
         holder.signal(signal.SIGSTOP)
 
     @contextlib.contextmanager
-    def watched_at(self, by: str) -> Iterator[WrongClock]:
+    def watched_at(self, by: str, passed_minutes: int = 0) -> Iterator[WrongClock]:
         (self.folder / "state").mkdir(exist_ok=True)
-        clock = WrongClock(self.folder, self.place, by)
+        clock = WrongClock(self.folder, self.place, by, passed_minutes)
         with clock.exporter:
             yield clock
 
@@ -169,8 +173,8 @@ class Stopped(unittest.TestCase):
         )
 
     def test_a_lock_over_thirty_minutes_is_stale_and_stuck(self):
-        for by, state, stuck in (("+0", "active", 0), ("+28m", "active", 0), ("+31m", "stale", 1)):
-            with self.subTest(by), self.watched_at(by) as clock:
+        for minutes, state, stuck in ((0, "active", 0), (28, "active", 0), (31, "stale", 1)):
+            with self.subTest(minutes), self.watched_at(f"+{minutes}m", minutes) as clock:
                 clock.wait_for_state(state)
                 self.assertEqual(self.stuck_for(clock) > 1800, bool(stuck))
 
@@ -178,7 +182,7 @@ class Stopped(unittest.TestCase):
         """For us this holder's clock is 40 minutes ahead, so its lock is never old by its time."""
         with self.watched_at("-40m") as clock:
             clock.wait_for_state("active")
-        with self.watched_at("-9m") as clock:
+        with self.watched_at("-9m", 31) as clock:
             clock.wait_for_state("stale")
             self.assertGreater(self.stuck_for(clock), 1800)
             # By its time it is still to come, which is an age of zero.
