@@ -8,7 +8,8 @@ use crate::scan::Facts;
 use crate::secret::{EnvSpec, PasswordSpec};
 use crate::target::{PerMode, ResticSpec, SourceSpec};
 
-/// What a target does is in its name: `ok`, `hang`, `fail`, `panic`, `pending`.
+/// What a target does is in its name: `ok`, `hang`, `fail`, `panic`, `pending` (its key is there
+/// as soon as it is waited for), `queued` (it never is).
 struct Acting {
     act: String,
     ready: AtomicUsize,
@@ -21,17 +22,23 @@ impl LockSource for Acting {
             "hang" => std::future::pending().await,
             "fail" => Err(ScanError::new(ErrorClass::Network, "list", "refused", "")),
             "panic" => panic!("asked for"),
-            "pending" if self.ready.load(Ordering::SeqCst) == 0 => Ok(Look {
-                facts: Facts { sealed: true, key_pending: true, ..Facts::default() },
-                ..Look::default()
-            }),
+            "pending" if self.ready.load(Ordering::SeqCst) == 0 => Ok(pending()),
+            "queued" => Ok(pending()),
             _ => Ok(Look::default()),
         }
     }
 
     async fn ready(&self) {
+        if self.act == "queued" {
+            return std::future::pending().await;
+        }
         self.ready.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+fn pending() -> Look {
+    let facts = Facts { sealed: true, key_pending: true, ..Facts::default() };
+    Look { facts, ..Look::default() }
 }
 
 fn acting(spec: &TargetSpec, _: &Context) -> Box<dyn LockSource> {
@@ -142,6 +149,13 @@ async fn a_target_is_scanned_again_as_soon_as_its_key_is_there() {
     let asked = Instant::now();
     assert!(!bench.next().await.outcome.unwrap().facts.key_pending);
     assert!(asked.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_key_is_long_in_coming_is_scanned_in_its_rhythm() {
+    let mut bench = start(&["queued"], 4);
+    let counts = bench.within(Duration::from_secs(600)).await;
+    assert!((9..=11).contains(&counts["queued"]), "{counts:?}");
 }
 
 #[tokio::test(start_paused = true)]

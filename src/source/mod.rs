@@ -39,7 +39,8 @@ pub trait LockSource: Send + Sync {
 
     /// Finishes what a scan would leave pending and show as sealed (deriving the key), starting it
     /// if need be. It has no time limit, since derivations queue for memory, and no result: a
-    /// failure shows in the next scan. At once when nothing is pending.
+    /// failure shows in the next scan. At once when nothing is pending. Dropping the future ends
+    /// the waiting alone.
     async fn ready(&self);
 }
 
