@@ -26,7 +26,11 @@ IDENTIFYING = (
 ).split()
 LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 # Prometheus' own durations (its `common/model/time.go`): units in this order, "0" without one.
-DURATION = re.compile(r"0|(?=\d)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
+# Five digits each at most: Prometheus counts nanoseconds in 64 bits, 292 years.
+DURATION = re.compile(
+    "0|(?=[0-9])([0-9]{1,2}y)?"
+    + "".join(f"([0-9]{{1,5}}{unit})?" for unit in ("w", "d", "h", "m", "s", "ms"))
+)
 # Values of these are maps from alerts.
 OF_ALERTS = ("disabled", "severityOverrides", "forOverrides", "keepFiringForOverrides")
 RULE = re.compile(r"^      - (?:record|alert): ")
@@ -104,13 +108,20 @@ def faults_of_severity(name: str, value) -> list[str]:
 def faults_of_job(name: str, value) -> list[str]:
     if not isinstance(value, str) or not value.strip():
         return [f"{name}: {value!r} names no job"]
-    if re.search(r'["\\\x00-\x1f\x7f]', value):
-        return [f"{name}: {value!r} has a quote, a backslash or a control character"]
+    if re.search(r'["\\]', value) or not is_plain(value):
+        return [f"{name}: {value!r} has a quote, a backslash, a control character or a template"]
     return []
 
 
+def is_plain(text: str) -> bool:
+    """Neither a template of Prometheus nor what a YAML file cannot hold in one line."""
+    return text.isprintable() and "{{" not in text
+
+
 def faults_of_pattern(name: str, value) -> list[str]:
-    if isinstance(value, str) and re.fullmatch(r"https?://[^\s'\"\\{}]*%s[^\s'\"\\{}]*", value):
+    # A colon at the end would make it a key of YAML.
+    address = r"https?://[^\s'\"\\{}]*%s[^\s'\"\\{}]*(?<!:)"
+    if isinstance(value, str) and value.isprintable() and re.fullmatch(address, value):
         return []
     return [f"{name}: {value!r} is no http address with %s for the alert's name"]
 
@@ -136,7 +147,7 @@ def faults_of_labels(name: str, value) -> list[str]:
             found.append(f"{name}.{label}: no name of a label")
         elif label in (*IDENTIFYING, "severity", "alertname"):
             found.append(f"{name}.{label}: the rules set this label themselves")
-        elif not isinstance(text, str) or "{{" in text:
+        elif not isinstance(text, str) or not is_plain(text):
             found.append(f"{name}.{label}: {text!r} is no plain text")
     return found
 
@@ -241,16 +252,21 @@ def quoted(text: str) -> str:
     """A YAML scalar that is this text: quoted where it could be read as something else."""
     plain = re.fullmatch(r"[a-zA-Z][a-zA-Z0-9._-]*", text)
     word = text.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
-    return text if plain and not word else json.dumps(text)
+    return text if plain and not word else json.dumps(text, ensure_ascii=False)
 
 
 # ---- the command ---------------------------------------------------------------------------------
 
 
 def read(file: Path) -> dict:
-    text = file.read_text()
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError as error:
+        raise Wrong(f"{file}: not UTF-8 text: {error}") from None
     try:
         given = json.loads(text)
+    except RecursionError:
+        raise Wrong(f"{file}: not a map of parameters") from None
     except ValueError:
         try:
             import yaml
@@ -273,7 +289,8 @@ def put(given: dict, setting: str) -> None:
     name, dot, key = name.partition(".")
     value = text
     # Only where a text would be wrong: a job may be named 5 and a label be true.
-    if not isinstance(table().get(name, {}).get("default"), str) and name != "extraAlertLabels":
+    texts = ("extraAlertLabels", "forOverrides", "keepFiringForOverrides")
+    if not isinstance(table().get(name, {}).get("default"), str) and not (dot and name in texts):
         try:
             value = json.loads(text)
         except ValueError:

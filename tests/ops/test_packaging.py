@@ -24,6 +24,7 @@ import exporter
 import restic_repo
 import servers
 import sshd
+import test_rendering
 
 PACKAGING = checkout.ROOT / "packaging"
 SYSTEMD = PACKAGING / "systemd"
@@ -350,21 +351,38 @@ class Examples(TemporaryFolder):
 
 
 class Mixin(unittest.TestCase):
-    def test_it_has_all_rules_and_all_dashboards(self):
-        file = PACKAGING / "mixin" / "mixin.libsonnet"
+    FILE = PACKAGING / "mixin" / "mixin.libsonnet"
+
+    def mixin(self, config: dict) -> dict:
         # Its fields are hidden, as those of mixins are.
         keys = ("prometheusAlerts", "prometheusRules", "grafanaDashboards")
         shown = ", ".join(f"{key}: mixin.{key}" for key in keys)
-        text = f"local mixin = import '{file}'; {{{shown}}}"
-        mixin = json.loads(_gojsonnet.evaluate_snippet("mixin", text))
-        found = {
-            kind: [rule[kind] for group in mixin[key]["groups"] for rule in group["rules"]]
-            for kind, key in (("alert", "prometheusAlerts"), ("record", "prometheusRules"))
-        }
-        for kind, names in found.items():
-            self.assertEqual(sorted(names), sorted(checkout.rules(kind)))
+        changed = f"(import '{self.FILE}') + {{ _config+:: {json.dumps(config)} }}"
+        text = f"local mixin = {changed}; {{{shown}}}"
+        return json.loads(_gojsonnet.evaluate_snippet("mixin", text))
+
+    def test_it_has_all_dashboards(self):
         boards = {file.name for file in checkout.DASHBOARDS.glob("*.json")}
-        self.assertEqual(set(mixin["grafanaDashboards"]), boards, f"name them all in {file}")
+        found = set(self.mixin({})["grafanaDashboards"])
+        self.assertEqual(found, boards, f"name them all in {self.FILE}")
+
+    def test_its_rules_are_those_of_render(self):
+        for parameters in ({}, test_rendering.OTHERS):
+            mixin = self.mixin(parameters)
+            found = [
+                rule
+                for key in ("prometheusRules", "prometheusAlerts")
+                for group in mixin[key]["groups"]
+                for rule in group["rules"]
+            ]
+            expected = test_rendering.rules_of(test_rendering.rendered(parameters))
+            with self.subTest(parameters=parameters):
+                self.assertEqual(found, expected)
+
+    def test_a_name_that_is_none_is_told(self):
+        for config in ({"jobname": "a"}, {"disabled": {"LockStuck": True}}):
+            with self.subTest(config), self.assertRaisesRegex(RuntimeError, "no such parameter"):
+                self.mixin(config)
 
 
 if __name__ == "__main__":

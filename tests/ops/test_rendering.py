@@ -27,7 +27,7 @@ OTHERS = {
     "disabled": {"LockContended": True, "LockClockSkew": False},
     "severityOverrides": {"LockStuckShared": "critical", "LockHeldTooLong": "info"},
     "stuckSealedSeverity": "info",
-    "extraAlertLabels": {"team": "backup", "tier": '1: "a" #'},
+    "extraAlertLabels": {"team": "backup", "tier": '1: "ä" 😀 #'},
     "forOverrides": {"LockStuckExclusive": "1h30m", "LockConflict": "0s"},
     "keepFiringForOverrides": {"LockConflict": "5m", "LockScanFailing": "2h"},
 } | {
@@ -146,7 +146,7 @@ class Rendering(unittest.TestCase):
         for name, rule in alerts.items():
             with self.subTest(name):
                 self.assertEqual(rule["labels"]["team"], "backup")
-                self.assertEqual(rule["labels"]["tier"], '1: "a" #')
+                self.assertEqual(rule["labels"]["tier"], '1: "ä" 😀 #')
                 self.assertEqual(
                     rule["annotations"]["runbook_url"],
                     f"https://wiki.example.com/{name.lower()}?page=locks#top",
@@ -180,12 +180,14 @@ class Rendering(unittest.TestCase):
         done = render(
             "--set", "jobName=5", "--set", "pileFiles=9", "--set", "disabled.LockContended=true",
             "--set", "extraAlertLabels.tier=1", "--set", 'droppedLabels=["pod"]',
+            "--set", "forOverrides.LocksPilingUp=0",
         )  # fmt: skip
         alerts = alerts_of(done.stdout)
         self.assertNotIn("LockContended", alerts)
         self.assertEqual(alerts["LockExporterAbsent"]["labels"]["job"], "5")
         self.assertEqual(alerts["LockConflict"]["labels"]["tier"], "1")
         self.assertIn("> 9", alerts["LocksPilingUp"]["expr"])
+        self.assertEqual(str(alerts["LocksPilingUp"]["for"]), "0")
         self.assertIn("without (instance, pod) (", alerts["LocksPilingUp"]["expr"])
 
 
@@ -198,8 +200,9 @@ class Refusals(unittest.TestCase):
 
     def test_bad_values_are_named(self):
         program = load()
+        no_thresholds = ("0", "-1", "x", "true", "1e400", "NaN")
         for setting in [
-            *(f"{name}={bad}" for name in THRESHOLDS for bad in ("0", "-1", "x", "true", "1e99")),
+            *(f"{name}={bad}" for name in THRESHOLDS for bad in no_thresholds),
             "freshnessSeconds=1501",
             "pileFiles=2.5",
             "jobName=",
@@ -207,6 +210,10 @@ class Refusals(unittest.TestCase):
             'jobName=a"b',
             "jobName=a\\b",
             "jobName=a\nb",
+            # Line breaks of YAML, and a value in a label.
+            "jobName=a\u0085b",
+            "jobName=a\u2028b",
+            "jobName={{ $value }}",
             "disabled.LockStuckExclusiv=true",
             "disabled.LockConflict=no",
             "disabled=LockConflict",
@@ -215,12 +222,19 @@ class Refusals(unittest.TestCase):
             "stuckSealedSeverity=fatal",
             "forOverrides.LockConflict=soon",
             "forOverrides.LockConflict=30",
+            "forOverrides.LockConflict=30m; drop",
+            # More than Prometheus can count, digits it does not know.
+            "forOverrides.LockConflict=300y",
+            "forOverrides.LockConflict=999999m",
+            "forOverrides.LockConflict=\u0663m",
             "keepFiringForOverrides.LockConflict=",
             "runbookUrlPattern=https://wiki.example.com/",
             "runbookUrlPattern=%s",
+            "runbookUrlPattern=https://wiki.example.com/%s:",
             "extraAlertLabels.severity=info",
             "extraAlertLabels.two words=x",
             "extraAlertLabels.team={{ $value }}",
+            "extraAlertLabels.team=a\u2028b",
             'droppedLabels=["target"]',
             'droppedLabels=["a b"]',
             "droppedLabels=pod",
@@ -245,8 +259,13 @@ class Refusals(unittest.TestCase):
         self.assertIn("nowhere.json", self.refused("/nowhere.json"))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "list.json"
-            file.write_text("[1]")
-            self.assertIn("not a map", self.refused(str(file)))
+            for content, words in (
+                (b"[1]", "not a map"),
+                (b"[" * 100_000, "not a map"),
+                (b"\xff\xfe", "not UTF-8"),
+            ):
+                file.write_bytes(content)
+                self.assertIn(words, self.refused(str(file)))
 
 
 class Documents(unittest.TestCase):
