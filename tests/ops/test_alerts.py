@@ -1,5 +1,6 @@
 """The alerting rules: promtool's own checks and tests, the house rules, and their runbooks."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -78,7 +79,7 @@ class HouseRules(unittest.TestCase):
         for name, rule in self.alerts.items():
             named = [s for s in promql.selectors(rule["expr"]) if "job" in s.matchers]
             if named:
-                self.assertIn(name, {"LockExporterDown", "LockExporterAbsent"})
+                self.assertRegex(name, "^LockExporter(Down|Absent|Flapping)$")
 
     def test_absent_sets_the_job_itself(self):
         # absent() over a comparison knows no labels, so the alert would belong to no job.
@@ -118,6 +119,47 @@ class TestsOfRules(unittest.TestCase):
                         changed = Path(folder) / file.name
                         changed.write_text(yaml.safe_dump(text))
                         run(promtool, "test", "rules", str(changed))
+
+
+class Generated(unittest.TestCase):
+    """Scenes that are too long to write down."""
+
+    def firing(self, alertname: str, series: dict[str, str], minutes: int) -> bool:
+        """Whether any alert of this name fires at the end."""
+        test = {
+            "interval": "1m",
+            "input_series": [{"series": name, "values": text} for name, text in series.items()],
+            "alert_rule_test": [{"eval_time": f"{minutes}m", "alertname": alertname}],
+        }
+        rules = str(checkout.ALERTS / "rules.yml")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "scene_test.yml"
+            file.write_text(yaml.safe_dump({"rule_files": [rules], "tests": [test]}))
+            command = [checkout.promtools()[0], "test", "rules", str(file)]
+            done = subprocess.run(command, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        self.assertTrue(done.returncode == 0 or "got:" in said, said)
+        return done.returncode != 0
+
+    def shards(self, present: range, total: int) -> dict[str, str]:
+        job = 'job="lock-exporter"'
+        series = {f'lock_exporter_total_shards{{{job},instance="0"}}': f"{total}x20"}
+        for ordinal in present:
+            labels = f'{job},instance="{ordinal}",shard_ordinal="{ordinal}"'
+            series[f"lock_exporter_shard_ordinal{{{labels}}}"] = f"{ordinal}x20"
+        return series
+
+    def test_one_shard_of_many_is_missed(self):
+        for present, total, missing in (
+            (range(60), 60, False),
+            (range(1, 60), 60, True),
+            (range(59), 60, True),
+            (range(1100), 1100, False),
+        ):
+            with self.subTest(total, missing=missing):
+                series = self.shards(present, total)
+                found = self.firing("LockExporterShardsMissing", series, 20)
+                self.assertEqual(found, missing)
 
 
 class Routes(unittest.TestCase):
@@ -249,6 +291,53 @@ class Inhibitions(unittest.TestCase):
             (*row[:3], (row[1], f"case {case}") in hidden) for case, row in enumerate(table)
         ]
         self.assertEqual(found, table)
+
+
+class Crowd(unittest.TestCase):
+    """5,000 targets that fail at once are one message, by the example's groups and inhibitions."""
+
+    TARGETS = 5000
+
+    def notifications(self, alerts: list[dict]) -> list[tuple[str, list[str]]]:
+        """Receiver and names of the alerts of each notification, once the pager's has come."""
+        found: list[tuple[str, list[str]]] = []
+
+        def receive(_method: str, path: str, body: bytes) -> str:
+            told = json.loads(body)["alerts"]
+            found.append((path, [alert["labels"]["alertname"] for alert in told]))
+            return ""
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            servers.HttpServer(receive) as hook,
+        ):
+            text = EXAMPLE.read_text().replace("127.0.0.1:9099", hook.address)
+            # The pager's group is told of last, so that nothing can come after it.
+            text = text.replace("repeat_interval: 4h", "repeat_interval: 4h\n      group_wait: 5s")
+            config = yaml.safe_load(text.replace("group_wait: 30s", "group_wait: 2s"))
+            with servers.Alertmanager(Path(folder), config) as alertmanager:
+                alertmanager.post(alerts)
+                servers.wait_for("the page", lambda: "/page" in [path for path, _ in found])
+        return found
+
+    def alert(self, alertname: str, severity: str, **labels: str) -> dict:
+        return {"labels": {"alertname": alertname, "severity": severity, "job": "j"} | labels}
+
+    def test_they_are_one_notification(self):
+        failing = [
+            self.alert("LockScanFailing", "warning", target=f"target-{number}", host="")
+            for number in range(self.TARGETS)
+        ]
+        widely = self.alert("LockScanFailingWidely", "critical")
+        self.assertEqual(
+            self.notifications([*failing, widely]), [("/page", ["LockScanFailingWidely"])]
+        )
+        # Fewer than half of a job's targets: one ticket, however many they are.
+        other = self.alert("LockUnreadable", "critical", target="other", host="")
+        self.assertEqual(
+            [(path, len(names)) for path, names in self.notifications([*failing, other])],
+            [("/ticket", self.TARGETS), ("/page", 1)],
+        )
 
 
 class Runbooks(unittest.TestCase):
