@@ -117,6 +117,7 @@ fn target(root: &Path) -> TargetSpec {
     TargetSpec {
         name: TargetName::new(root.file_name().unwrap().to_str().unwrap()).unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode::default(),
         stuck_limit: PerMode::default(),

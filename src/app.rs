@@ -36,7 +36,7 @@ use crate::state::{Remembered, State, StateError};
 use crate::status::{ClockStep, MachineStatus, Status};
 use crate::store::BACKENDS;
 use crate::supervisor;
-use crate::target::TargetSet;
+use crate::target::{TargetSet, TargetSpec};
 use crate::telemetry::Telemetry;
 use crate::tracker::Tracker;
 use crate::web::guard::Guard;
@@ -276,13 +276,18 @@ fn log_start(config: &Config) {
     let searches = config.targets.iter().filter(|target| target.search().is_some()).count();
     // Lock files of this machine cost nothing.
     let repositories = config.targets.iter().filter(|target| !target.backend().is_empty());
-    let listings: f64 = repositories.map(|target| a_day(target.interval)).sum();
+    let listings = |interval: fn(&TargetSpec) -> Duration| {
+        repositories.clone().map(|target| a_day(interval(target))).sum::<f64>().round() as u64
+    };
+    let (most, least) =
+        (listings(|it| it.interval), listings(|it| it.idle().unwrap_or(it.interval)));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         revision = env!("LOCK_EXPORTER_REVISION"),
         targets = config.targets.len() - searches,
         searches,
-        listings_a_day = listings.round() as u64,
+        listings_a_day = most,
+        listings_a_day_without_locks = (least < most).then_some(least),
         "started; target names must be unique in the whole fleet"
     );
     if config.shard.total() > 1 {

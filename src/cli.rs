@@ -164,6 +164,11 @@ pub struct ScanFlags {
     #[arg(long = "scan.interval", value_name = "DURATION", global = true,
           env = "LOCK_EXPORTER_SCAN_INTERVAL", value_parser = crate::config::duration)]
     pub interval: Option<Duration>,
+    /// How often instead a repository in which the last scan saw no lock file; fewer listings
+    /// [default: as --scan.interval]
+    #[arg(long = "scan.idle-interval", value_name = "DURATION", global = true,
+          env = "LOCK_EXPORTER_SCAN_IDLE_INTERVAL", value_parser = crate::config::duration)]
+    pub idle_interval: Option<Duration>,
     /// How long one scan may take [default: 30s]
     #[arg(long = "scan.timeout", value_name = "DURATION", global = true,
           env = "LOCK_EXPORTER_SCAN_TIMEOUT", value_parser = crate::config::duration)]

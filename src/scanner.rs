@@ -1,6 +1,8 @@
 //! One timed loop for each target of the current set: it scans, bounded in time and number, and
 //! sends what it found. It judges nothing and keeps no results.
 //!
+//! A target in which no lock file was seen can wait longer for its next scan than one that has any.
+//!
 //! A target that fails waits longer, up to five minutes, and in a lane of its own; a scan that
 //! takes long gives up its place in the lane. So targets that hang, known for it or not, never
 //! take the places of healthy ones.
@@ -109,14 +111,14 @@ impl Scanner {
     /// The loop of one target.
     async fn watch(self, spec: Arc<TargetSpec>, first: Instant) {
         let mut source = (self.open)(&spec, &self.context);
-        let mut rhythm = Rhythm { due: first, failures: 0 };
+        let mut rhythm = Rhythm { due: first, failures: 0, is_idle: false };
         let mut voice = Voice::default();
         loop {
             sleep_until(rhythm.due).await;
             let scan = self.scan_once(&spec, &*source, &rhythm).await;
             self.context.telemetry.scan_ended(&spec, &scan);
             voice.tell(&self.context.telemetry, &spec, &scan.outcome);
-            let skipped = rhythm.next(&spec, scan.outcome.is_err(), Instant::now());
+            let skipped = rhythm.next(&spec, Found::of(&scan.outcome), Instant::now());
             for _ in 0..skipped {
                 self.context.telemetry.scan_skipped(&spec);
             }
@@ -223,16 +225,47 @@ impl Drop for Running {
     }
 }
 
+/// What a scan found, as far as it decides when the next one is due.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It failed.
+    Failed,
+    /// There is no lock file, not even an empty one or one that was gone when it was read.
+    NoLock,
+    /// Locks, or something that may be on its way to be one; or nobody can tell.
+    Locks,
+}
+
+impl Found {
+    fn of(outcome: &Result<Look, ScanError>) -> Self {
+        match outcome {
+            Err(_) => Found::Failed,
+            Ok(look)
+                if look.entries.is_empty()
+                    && look.vanished == 0
+                    && look.facts.unknown.is_none() =>
+            {
+                Found::NoLock
+            }
+            Ok(_) => Found::Locks,
+        }
+    }
+}
+
 /// When the next scan is due.
 struct Rhythm {
     due: Instant,
     failures: u32,
+    /// The last scan found no lock.
+    is_idle: bool,
 }
 
 impl Rhythm {
     /// Plans the next scan; returns how many were due while this one ran.
-    fn next(&mut self, spec: &TargetSpec, failed: bool, now: Instant) -> u32 {
+    fn next(&mut self, spec: &TargetSpec, found: Found, now: Instant) -> u32 {
+        let failed = found == Found::Failed;
         self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
+        let was_idle = std::mem::replace(&mut self.is_idle, found == Found::NoLock);
         let interval = spec.interval.max(Duration::from_millis(1));
         if self.failures > 1 {
             let factor = 1 << (self.failures - 1).min(16);
@@ -243,7 +276,12 @@ impl Rhythm {
             return 0;
         }
         let mut skipped = 0;
-        self.due += interval;
+        self.due += match (was_idle, self.is_idle) {
+            (_, false) => interval,
+            (true, true) => spec.idle_interval.max(interval),
+            // Targets that are found without locks together must not be scanned together for ever.
+            (false, true) => interval + random_part(spec.idle_interval.saturating_sub(interval)),
+        };
         while self.due <= now {
             self.due += interval;
             skipped += 1;

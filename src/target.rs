@@ -96,6 +96,8 @@ pub struct TargetSpec {
     pub name: TargetName,
     /// How often it is scanned.
     pub interval: Duration,
+    /// How often while the last scan saw no lock file; never less than `interval`.
+    pub idle_interval: Duration,
     /// How long one scan may take; waiting for a key derivation does not count.
     pub timeout: Duration,
     /// A hold longer than this is *held over its limit*; none = never.
@@ -124,6 +126,13 @@ impl TargetSpec {
             Watched::Restic(spec) => spec.repository.scheme(),
             Watched::File(_) => "",
         }
+    }
+
+    /// How often it is scanned while it has no lock, where that makes a difference. A search is
+    /// always repeated each interval.
+    pub fn idle(&self) -> Option<Duration> {
+        (self.idle_interval > self.interval && self.search().is_none())
+            .then_some(self.idle_interval)
     }
 
     /// Where it is, or where it is searched, without credentials and query.

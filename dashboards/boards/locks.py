@@ -52,7 +52,8 @@ AGE_STEPS = (
     Step(DOOMED, "orange"),
     Step(STALE, "red"),
 )
-LOOK_STEPS = (Step(None, GREY), Step(0, "green"), Step(180, "yellow"), Step(900, "red"))
+# Later than an idle interval of five minutes, and the latest that values are shown.
+LOOK_STEPS = (Step(None, GREY), Step(0, "green"), Step(360, "yellow"), Step(900, "red"))
 
 # The longest lists: a table of 5,000 locks helps nobody, and a browser draws no 5,000 lines.
 ROWS, LINES = 100, 15

@@ -59,7 +59,7 @@ _lock_exporter() {
 
     case "${cmd}" in
         lock_exporter)
-            opts="-r -p -o -h -V --config.file --config.check --config.enable-auto-reload --config.auto-reload-interval --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --shard --total-shards --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.systemd-socket --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
+            opts="-r -p -o -h -V --config.file --config.check --config.enable-auto-reload --config.auto-reload-interval --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --shard --total-shards --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.systemd-socket --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --web.telemetry-path --web.max-requests --web.enable-lifecycle --web.ready-timeout --log.level --log.format --help --version check demo healthcheck completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -118,6 +118,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -213,7 +217,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__check)
-            opts="-r -p -o -h --output --textfile --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
+            opts="-r -p -o -h --output --textfile --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -276,6 +280,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -351,7 +359,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__completions)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help bash elvish fish powershell zsh"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -406,6 +414,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -481,7 +493,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__demo)
-            opts="-r -p -o -h --once --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
+            opts="-r -p -o -h --once --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -536,6 +548,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -611,7 +627,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__healthcheck)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -666,6 +682,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -839,7 +859,7 @@ _lock_exporter() {
             return 0
             ;;
         lock_exporter__subcmd__man)
-            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
+            opts="-r -p -o -h --config.file --repo --repository-file --password-file --password-command --key-hint --cacert --insecure-no-password --insecure-tls --option --host.name --scan.interval --scan.idle-interval --scan.timeout --scan.concurrency --scan.hold --host.alias --host.name-unique --collector.evidence --no-collector.evidence --collector.process --collector.evidence.program --state.dir --path.procfs --path.rootfs --web.listen-address --web.config.file --web.probe-listen-address --web.route-prefix --web.external-url --log.level --log.format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -894,6 +914,10 @@ _lock_exporter() {
                     return 0
                     ;;
                 --scan.interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scan.idle-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

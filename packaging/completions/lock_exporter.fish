@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_lock_exporter_global_optspecs
-    string join \n config.file= config.check config.enable-auto-reload config.auto-reload-interval= r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.timeout= scan.concurrency= scan.hold= shard= total-shards= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.systemd-socket web.config.file= web.probe-listen-address= web.route-prefix= web.external-url= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
+    string join \n config.file= config.check config.enable-auto-reload config.auto-reload-interval= r/repo= repository-file= p/password-file= password-command= key-hint= cacert= insecure-no-password insecure-tls o/option= host.name= scan.interval= scan.idle-interval= scan.timeout= scan.concurrency= scan.hold= shard= total-shards= host.alias= host.name-unique= collector.evidence no-collector.evidence collector.process collector.evidence.program= state.dir= path.procfs= path.rootfs= web.listen-address= web.systemd-socket web.config.file= web.probe-listen-address= web.route-prefix= web.external-url= web.telemetry-path= web.max-requests= web.enable-lifecycle web.ready-timeout= log.level= log.format= h/help V/version
 end
 
 function __fish_lock_exporter_needs_command
@@ -35,6 +35,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l cacert -d '
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
@@ -94,6 +95,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l ca
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
@@ -131,6 +133,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l cac
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
@@ -169,6 +172,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
@@ -206,6 +210,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r
@@ -243,6 +248,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l cace
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -s o -l option -d 'Extended option of restic' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l host.name -d 'Name of this machine, in labels and for recognising its own locks' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l scan.interval -d 'How often each target is scanned [default: 60s]' -r
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l scan.idle-interval -d 'How often instead a repository in which the last scan saw no lock file; fewer listings [default: as --scan.interval]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l scan.timeout -d 'How long one scan may take [default: 30s]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l scan.concurrency -d 'How many scans run at once [default: 16]' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l scan.hold -d 'How long values stay shown without a successful scan [default: 15m]' -r

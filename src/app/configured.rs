@@ -114,6 +114,7 @@ pub fn of_repositories(cli: &Cli, repositories: Vec<String>) -> Result<Config, F
 fn overrides(flags: &ScanFlags) -> Overrides {
     Overrides {
         interval: flags.interval,
+        idle_interval: flags.idle_interval,
         timeout: flags.timeout,
         concurrency: flags.concurrency.map(usize::from),
         hold: flags.hold,
@@ -219,7 +220,7 @@ fn from_flags(
     }
     let mut scan = ScanSettings::default();
     config::apply(overrides, &mut scan);
-    if let Some(message) = config::contradiction(&scan, scan.interval, scan.timeout) {
+    if let Some(message) = config::contradiction(&scan) {
         return Err(usage(message));
     }
     let mut targets = Vec::new();
@@ -239,8 +240,7 @@ fn from_flags(
         targets.push(config::target(
             name,
             SourceSpec::Restic(spec),
-            scan.interval,
-            scan.timeout,
+            &scan,
             config::default_hold_limit(),
             config::default_stuck_limit(),
             host,

@@ -36,6 +36,9 @@ pub const STUCK_LIMIT_MIN: Duration = Duration::from_secs(30 * 60);
 pub struct ScanSettings {
     /// How often each target is scanned.
     pub interval: Duration,
+    /// How often instead a repository in which the last scan saw no lock file; absent: no
+    /// difference is made.
+    pub idle_interval: Option<Duration>,
     /// How long one scan may take.
     pub timeout: Duration,
     /// How many scans run at once.
@@ -48,6 +51,7 @@ impl Default for ScanSettings {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(60),
+            idle_interval: None,
             timeout: Duration::from_secs(30),
             concurrency: 16,
             hold: Duration::from_secs(15 * 60),
@@ -60,6 +64,8 @@ impl Default for ScanSettings {
 pub struct Overrides {
     /// `--scan.interval`
     pub interval: Option<Duration>,
+    /// `--scan.idle-interval`
+    pub idle_interval: Option<Duration>,
     /// `--scan.timeout`
     pub timeout: Option<Duration>,
     /// `--scan.concurrency`
@@ -191,16 +197,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 /// Checks what holds between settings, for files and flags alike: a healthy target must not
 /// vanish between two scans.
-pub fn contradiction(scan: &ScanSettings, interval: Duration, timeout: Duration) -> Option<String> {
+pub fn contradiction(scan: &ScanSettings) -> Option<String> {
+    let ScanSettings { interval, idle_interval, timeout, .. } = *scan;
+    let (longest, which) =
+        idle_interval.map_or((interval, "interval"), |idle| (idle, "idle_interval"));
     if interval < INTERVAL_MIN {
         Some(format!("the interval is shorter than {INTERVAL_MIN:?}"))
+    } else if longest < interval {
+        Some(format!(
+            "idle_interval ({longest:?}) is shorter than interval ({interval:?}): what has no \
+             lock would be scanned more often than what has one"
+        ))
     } else if timeout.is_zero() {
         Some("the timeout must be longer than 0".into())
     } else if scan.hold > HOLD_MAX {
         Some("scan.hold may be at most 25m: an old value of a live lock would look stuck".into())
-    } else if interval.saturating_add(timeout) >= scan.hold {
+    } else if longest.saturating_add(timeout) >= scan.hold {
         Some(format!(
-            "interval ({interval:?}) plus timeout ({timeout:?}) must be shorter than scan.hold \
+            "{which} ({longest:?}) plus timeout ({timeout:?}) must be shorter than scan.hold \
              ({:?}), else values of a healthy target vanish between two scans",
             scan.hold
         ))
@@ -270,6 +284,7 @@ pub fn parse_with(
 /// Flags win over the file.
 pub fn apply(overrides: &Overrides, scan: &mut ScanSettings) {
     scan.interval = overrides.interval.unwrap_or(scan.interval);
+    scan.idle_interval = overrides.idle_interval.or(scan.idle_interval);
     scan.timeout = overrides.timeout.unwrap_or(scan.timeout);
     scan.concurrency = overrides.concurrency.unwrap_or(scan.concurrency);
     scan.hold = overrides.hold.unwrap_or(scan.hold);
@@ -279,18 +294,20 @@ pub fn apply(overrides: &Overrides, scan: &mut ScanSettings) {
 pub fn target(
     name: TargetName,
     source: SourceSpec,
-    interval: Duration,
-    timeout: Duration,
+    scan: &ScanSettings,
     hold_limit: PerMode<Option<Duration>>,
     stuck_limit: PerMode<Option<Duration>>,
     host: &str,
 ) -> TargetSpec {
-    let is_ours = match source.watched() {
-        Watched::Restic(restic) => restic.repository.scheme() == "local",
-        Watched::File(_) => true,
+    let ScanSettings { interval, timeout, .. } = *scan;
+    let (is_ours, idle) = match source.watched() {
+        Watched::Restic(restic) => (restic.repository.scheme() == "local", scan.idle_interval),
+        // A look at a lock file costs nobody anything.
+        Watched::File(_) => (true, None),
     };
     let host = if is_ours { host } else { "" }.into();
-    TargetSpec { name, interval, timeout, hold_limit, stuck_limit, host, source }
+    let idle_interval = idle.unwrap_or(interval);
+    TargetSpec { name, interval, idle_interval, timeout, hold_limit, stuck_limit, host, source }
 }
 
 /// Names that stand twice, for specifications that come from flags.

@@ -25,6 +25,17 @@ pub(super) struct Defaults<'a> {
     pub host: &'a str,
 }
 
+const TARGET_KEYS: &[&str] = &[
+    "name",
+    "restic",
+    "file",
+    "interval",
+    "idle_interval",
+    "timeout",
+    "hold_limit",
+    "stuck_limit",
+];
+
 /// Walks the tree and collects what is wrong.
 #[derive(Default)]
 pub(super) struct Reader {
@@ -176,6 +187,9 @@ impl Reader {
                 *field = self.duration(node, &join("scan", key)).unwrap_or(*field);
             }
         }
+        if let Some(node) = map.take("idle_interval") {
+            scan.idle_interval = self.duration(node, "scan.idle_interval");
+        }
         if let Some(node) = map.take("concurrency") {
             let number = self.text(node, "scan.concurrency").and_then(|text| text.parse().ok());
             match number {
@@ -183,7 +197,7 @@ impl Reader {
                 _ => self.problem(node, "scan.concurrency", "must be a number from 1 to 4096"),
             }
         }
-        self.finish(map, &["interval", "timeout", "concurrency", "hold"]);
+        self.finish(map, &["interval", "idle_interval", "timeout", "concurrency", "hold"]);
         scan
     }
 
@@ -314,13 +328,7 @@ impl Reader {
         let mut map = self.map(node, path);
         let name = map.take("name");
         let restic = map.take("restic");
-        let mut spec_interval = defaults.scan.interval;
-        let mut spec_timeout = defaults.scan.timeout;
-        for (key, field) in [("interval", &mut spec_interval), ("timeout", &mut spec_timeout)] {
-            if let Some(node) = map.take(key) {
-                *field = self.duration(node, &join(path, key)).unwrap_or(*field);
-            }
-        }
+        let scan = self.own_scan(&mut map, path, defaults.scan, restic.is_some());
         let source = match (restic, map.take("file")) {
             (Some(restic), None) => self.restic(restic, &join(path, "restic")),
             (None, Some(file)) => self.lock_file(file, &join(path, "file")),
@@ -334,10 +342,9 @@ impl Reader {
             }
         };
         let limits = self.limits(&mut map, path, source.as_ref(), &defaults.hold_limits);
-        let keys = ["name", "restic", "file", "interval", "timeout", "hold_limit", "stuck_limit"];
-        self.finish(map, &keys);
+        self.finish(map, TARGET_KEYS);
         let name = self.name(node, name, path);
-        if let Some(message) = contradiction(&defaults.scan, spec_interval, spec_timeout) {
+        if let Some(message) = contradiction(&scan) {
             self.problem(node, path, message);
         }
         let (Some(good), Some(source)) = (name.clone(), source) else { return (name, None) };
@@ -345,9 +352,35 @@ impl Reader {
             return (name, None);
         }
         let (hold_limit, stuck_limit) = limits;
-        let (interval, timeout, host) = (spec_interval, spec_timeout, defaults.host);
-        let spec = target(good, source, interval, timeout, hold_limit, stuck_limit, host);
+        let spec = target(good, source, &scan, hold_limit, stuck_limit, defaults.host);
         (name, Some(spec))
+    }
+
+    /// How often a target is scanned, where it differs from the rest.
+    fn own_scan(
+        &mut self,
+        map: &mut Map<'_>,
+        path: &str,
+        mut scan: ScanSettings,
+        is_repository: bool,
+    ) -> ScanSettings {
+        if let Some(node) = map.take("interval") {
+            scan.interval = self.duration(node, &join(path, "interval")).unwrap_or(scan.interval);
+            // What is said for all is for targets that are scanned more often.
+            scan.idle_interval = scan.idle_interval.map(|idle| idle.max(scan.interval));
+        }
+        if let Some(node) = map.take("idle_interval") {
+            let key = join(path, "idle_interval");
+            scan.idle_interval = self.duration(node, &key).or(scan.idle_interval);
+            if !is_repository {
+                let message = "is for repositories: looking at a lock file costs nothing";
+                self.problem(node, &key, message);
+            }
+        }
+        if let Some(node) = map.take("timeout") {
+            scan.timeout = self.duration(node, &join(path, "timeout")).unwrap_or(scan.timeout);
+        }
+        scan
     }
 
     /// How long the locks of a target may be held, and how long while they are not refreshed or

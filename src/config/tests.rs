@@ -127,6 +127,48 @@ fn a_target_that_would_vanish_between_two_scans_is_refused() {
 }
 
 #[test]
+fn repositories_without_locks_may_be_scanned_less_often() {
+    let text = "
+scan: {idle_interval: 5m}
+targets:
+  - {name: a, restic: {repository: /srv/a}}
+  - {name: b, restic: {repository: /srv/b}, idle_interval: 10m}
+  - {name: c, restic: {repository: /srv/c}, interval: 7m}
+  - {name: d, restic: {discover: /srv/d}}
+  - {name: e, file: {path: /run/e.lock}}
+";
+    let config = read(text).unwrap();
+    let idle: Vec<_> = config.targets.iter().map(|it| it.idle().map(|it| it.as_secs())).collect();
+    // One that is scanned less often anyway is scanned evenly; a search is always repeated, and
+    // what it finds is not; looking at a lock file costs nothing.
+    assert_eq!(idle, [Some(300), Some(600), None, None, None]);
+    let [.., search, _] = &config.targets[..] else { panic!("{config:?}") };
+    let name = TargetName::new("d/x").unwrap();
+    assert_eq!(search.find(&name, "x".as_ref()).unwrap().idle(), Some(Duration::from_secs(300)));
+
+    for (text, expected) in [
+        (
+            "scan: {idle_interval: 30s}\ntargets: [{name: a, restic: {repository: /srv/a}}]",
+            "idle_interval (30s) is shorter than interval (60s)",
+        ),
+        (
+            "targets: [{name: a, idle_interval: 15m, restic: {repository: /srv/a}}]",
+            "idle_interval (900s) plus timeout (30s) must be shorter than scan.hold (900s)",
+        ),
+        (
+            "targets: [{name: a, idle_interval: 5m, file: {path: /run/a.lock}}]",
+            "targets[0].idle_interval: is for repositories",
+        ),
+    ] {
+        assert!(problems(text)[0].contains(expected), "{:?}", problems(text));
+    }
+    let overrides =
+        Overrides { idle_interval: Some(Duration::from_secs(420)), ..Overrides::default() };
+    let config = parse(text, &overrides, "").unwrap();
+    assert_eq!(config.targets[0].idle(), Some(Duration::from_secs(420)));
+}
+
+#[test]
 fn nothing_to_watch_is_an_error() {
     for text in ["", "targets: []\n", "scan: {interval: 60s}\n", "# only a comment\n"] {
         assert!(problems(text)[0].contains("nothing to watch"), "{text:?}");

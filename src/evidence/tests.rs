@@ -30,6 +30,7 @@ fn spec() -> TargetSpec {
     TargetSpec {
         name: TargetName::new("t").unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode { exclusive: hours(4), shared: hours(24) },
         stuck_limit: PerMode { exclusive: half, shared: half },

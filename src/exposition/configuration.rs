@@ -33,10 +33,13 @@ const OPEN_OPTIONS: [&str; 8] = [
 /// The effective configuration.
 pub fn yaml(config: &Config) -> String {
     let Config { scan, labels, targets, .. } = config;
-    let ScanSettings { interval, timeout, concurrency, hold } = *scan;
+    let ScanSettings { interval, idle_interval, timeout, concurrency, hold } = *scan;
     let mut out = String::new();
     line(&mut out, 0, "scan", "");
     line(&mut out, 1, "interval", &duration(interval));
+    if let Some(idle_interval) = idle_interval {
+        line(&mut out, 1, "idle_interval", &duration(idle_interval));
+    }
     line(&mut out, 1, "timeout", &duration(timeout));
     line(&mut out, 1, "concurrency", &concurrency.to_string());
     line(&mut out, 1, "hold", &duration(hold));
@@ -62,9 +65,13 @@ pub fn yaml(config: &Config) -> String {
 }
 
 fn target(out: &mut String, spec: &TargetSpec) {
-    let TargetSpec { name, interval, timeout, hold_limit, stuck_limit, source, .. } = spec;
+    let TargetSpec { name, interval, idle_interval, timeout, .. } = spec;
+    let TargetSpec { hold_limit, stuck_limit, source, .. } = spec;
     let _ = writeln!(out, "  - name: {}", text(TargetName::as_str(name)));
     line(out, 2, "interval", &duration(*interval));
+    if idle_interval != interval {
+        line(out, 2, "idle_interval", &duration(*idle_interval));
+    }
     line(out, 2, "timeout", &duration(*timeout));
     line(out, 2, "hold_limit", &limits(hold_limit));
     line(out, 2, "stuck_limit", &limits(stuck_limit));
@@ -190,7 +197,7 @@ mod tests {
     use crate::config::{self, Overrides};
 
     const FULL: &str = "
-scan: {interval: 90s, concurrency: 4}
+scan: {interval: 90s, idle_interval: 5m, concurrency: 4}
 labels: {hostname_rewrite: [{regex: '^pod-.*$', replacement: pod}], drop: [username]}
 targets:
   - name: db01

@@ -11,6 +11,7 @@ fn spec(name: &str, source: SourceSpec) -> TargetSpec {
     TargetSpec {
         name: TargetName::new(name).unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode::default(),
         stuck_limit: PerMode::default(),

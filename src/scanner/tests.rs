@@ -4,12 +4,13 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::location::Location;
-use crate::scan::Facts;
+use crate::lock::{LockEntry, LockId, Stub};
+use crate::scan::{Facts, UnknownWhy};
 use crate::secret::{EnvSpec, PasswordSpec};
 use crate::target::{PerMode, ResticSpec, SourceSpec};
 
-/// What a target does is in its name: `ok`, `hang`, `fail`, `panic`, `pending` (its key is there
-/// as soon as it is waited for), `queued` (it never is).
+/// What a target does is in its name: `ok` has no lock, `locked` one, `hang`, `fail`, `panic`,
+/// `pending` (its key is there as soon as it is waited for), `queued` (it never is).
 struct Acting {
     act: String,
     ready: AtomicUsize,
@@ -24,6 +25,7 @@ impl LockSource for Acting {
             "panic" => panic!("asked for"),
             "pending" if self.ready.load(Ordering::SeqCst) == 0 => Ok(pending()),
             "queued" => Ok(pending()),
+            "locked" => Ok(locked()),
             _ => Ok(Look::default()),
         }
     }
@@ -41,6 +43,11 @@ fn pending() -> Look {
     Look { facts, ..Look::default() }
 }
 
+fn locked() -> Look {
+    let stub = Stub { id: LockId::new("ab"), size: 0, stored_at: None };
+    Look { entries: vec![LockEntry::Empty(stub)], ..Look::default() }
+}
+
 fn acting(spec: &TargetSpec, _: &Context) -> Box<dyn LockSource> {
     Box::new(Acting { act: spec.name.as_str().to_owned(), ready: AtomicUsize::new(0) })
 }
@@ -49,6 +56,7 @@ fn spec(name: &str) -> TargetSpec {
     TargetSpec {
         name: TargetName::new(name).unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode::default(),
         stuck_limit: PerMode::default(),
@@ -71,7 +79,11 @@ struct Bench {
 }
 
 fn start(names: &[&str], concurrency: usize) -> Bench {
-    let (targets, following) = watch::channel(TargetSet::new(names.iter().map(|n| spec(n))));
+    start_specs(names.iter().map(|name| spec(name)).collect(), concurrency)
+}
+
+fn start_specs(specs: Vec<TargetSpec>, concurrency: usize) -> Bench {
+    let (targets, following) = watch::channel(TargetSet::new(specs));
     let (sender, scans) = mpsc::channel(1024);
     let scanner = Scanner::new(
         crate::app::context(crate::proc::machine::MachineSpec::unknown()),
@@ -170,12 +182,58 @@ async fn targets_come_and_go_with_the_set() {
 #[test]
 fn scans_that_were_due_meanwhile_are_counted_not_made_up_for() {
     let start = Instant::now();
-    let mut rhythm = Rhythm { due: start, failures: 0 };
+    let mut rhythm = Rhythm { due: start, failures: 0, is_idle: false };
     let spec = spec("ok");
-    assert_eq!(rhythm.next(&spec, false, start + Duration::from_secs(1)), 0);
+    assert_eq!(rhythm.next(&spec, Found::NoLock, start + Duration::from_secs(1)), 0);
     assert_eq!(rhythm.due, start + Duration::from_secs(60));
-    assert_eq!(rhythm.next(&spec, false, start + Duration::from_secs(250)), 3);
+    assert_eq!(rhythm.next(&spec, Found::NoLock, start + Duration::from_secs(250)), 3);
     assert_eq!(rhythm.due, start + Duration::from_secs(300));
+}
+
+const IDLE: Duration = Duration::from_secs(300);
+
+#[tokio::test(start_paused = true)]
+async fn targets_without_locks_are_scanned_less_often_and_not_all_together() {
+    let idle = |name: &str| TargetSpec { idle_interval: IDLE, ..spec(name) };
+    let mut specs: Vec<_> = (0..100).map(|n| idle(&format!("ok{n}"))).collect();
+    specs.extend([idle("locked"), idle("fail")]);
+    let mut bench = start_specs(specs, 16);
+    bench.within(IDLE * 2).await;
+    let counts = bench.within(IDLE * 12).await;
+    let free: Vec<_> = counts.iter().filter(|(name, _)| name.starts_with("ok")).collect();
+    assert_eq!(free.len(), 100);
+    assert!(free.iter().all(|(_, scans)| (11..=13).contains(*scans)), "{counts:?}");
+    assert!((59..=61).contains(&counts["locked"]), "{counts:?}");
+    let quarter = bench.within(IDLE / 4).await;
+    let free = quarter.keys().filter(|name| name.starts_with("ok")).count();
+    assert!((5..=60).contains(&free), "{free} of 100 in a quarter of the time");
+}
+
+#[test]
+fn what_may_be_a_lock_is_looked_at_again_after_the_short_interval() {
+    let (mut due, spec) = (Instant::now(), TargetSpec { idle_interval: IDLE, ..spec("ok") });
+    let mut rhythm = Rhythm { due, failures: 0, is_idle: false };
+    let unknown = Facts { unknown: Some(UnknownWhy::Search), ..Facts::default() };
+    let looks = [
+        (Ok(Look::default()), None),
+        (Ok(Look::default()), Some(IDLE)),
+        (Ok(locked()), Some(spec.interval)),
+        (Ok(Look { vanished: 1, ..Look::default() }), Some(spec.interval)),
+        (Ok(Look { facts: unknown, ..Look::default() }), Some(spec.interval)),
+        (Ok(Look::default()), None),
+        (Err(ScanError::new(ErrorClass::Network, "list", "refused", "")), Some(spec.interval)),
+        (Ok(Look::default()), None),
+        (Ok(Look::default()), Some(IDLE)),
+    ];
+    for (number, (outcome, wait)) in looks.into_iter().enumerate() {
+        assert_eq!(rhythm.next(&spec, Found::of(&outcome), due), 0);
+        let waited = rhythm.due - due;
+        match wait {
+            Some(wait) => assert_eq!(waited, wait, "look {number}"),
+            None => assert!((spec.interval..=IDLE).contains(&waited), "look {number}: {waited:?}"),
+        }
+        due = rhythm.due;
+    }
 }
 
 #[tokio::test(start_paused = true)]

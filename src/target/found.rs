@@ -104,6 +104,7 @@ mod tests {
         TargetSpec {
             name: TargetName::new("fleet").expect("is a name"),
             interval: Duration::from_secs(60),
+            idle_interval: Duration::from_secs(60),
             timeout: Duration::from_secs(30),
             hold_limit: PerMode::default(),
             stuck_limit: PerMode::default(),

@@ -48,6 +48,7 @@ use saved::Place;
 /// let spec = TargetSpec {
 ///     name: name.clone(),
 ///     interval: Duration::from_secs(60),
+///     idle_interval: Duration::from_secs(60),
 ///     timeout: Duration::from_secs(30),
 ///     hold_limit: PerMode { exclusive: None, shared: None },
 ///     stuck_limit: PerMode { exclusive: None, shared: None },

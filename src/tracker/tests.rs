@@ -34,6 +34,7 @@ pub(super) fn spec(name: &str, path: &str) -> TargetSpec {
     TargetSpec {
         name: TargetName::new(name).unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode { exclusive: None, shared: None },
         stuck_limit: PerMode { exclusive: None, shared: None },

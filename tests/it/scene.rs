@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lock_exporter::config;
+use lock_exporter::config::{self, ScanSettings};
 use lock_exporter::location::Location;
 use lock_exporter::lock::*;
 use lock_exporter::scan::*;
@@ -37,8 +37,7 @@ pub fn spec(name: &str, location: &str) -> TargetSpec {
     config::target(
         TargetName::new(name).unwrap(),
         SourceSpec::Restic(restic),
-        Duration::from_secs(60),
-        Duration::from_secs(30),
+        &ScanSettings::default(),
         config::default_hold_limit(),
         config::default_stuck_limit(),
         "web01",
@@ -79,6 +78,7 @@ pub fn lock_file(name: &str, path: &str, role: Role, format: FileFormat) -> Targ
     TargetSpec {
         name: TargetName::new(name).unwrap(),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode { exclusive: limit, shared: limit },
         stuck_limit: config::default_stuck_limit(),

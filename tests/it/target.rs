@@ -59,6 +59,7 @@ pub fn reader_of(
     let spec = TargetSpec {
         name: TargetName::new("t").expect("a name"),
         interval: Duration::from_secs(60),
+        idle_interval: Duration::from_secs(60),
         timeout: Duration::from_secs(30),
         hold_limit: PerMode::default(),
         stuck_limit: PerMode::default(),

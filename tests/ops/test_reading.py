@@ -14,6 +14,7 @@ from pathlib import Path
 import checkout
 import exporter
 import restic_places
+import restic_repo
 import servers
 from restic_places import KEYS, Bucket, Folder, Restic
 
@@ -78,16 +79,17 @@ class Reading(unittest.TestCase):
         self.filled += len(lines)
         return [bucket.short(line) for line in lines]
 
-    def exporter(self, bucket: Bucket) -> exporter.Exporter:
+    def exporter(self, scan: dict[str, str] | None = None, **watched: Bucket) -> exporter.Exporter:
         return exporter.Exporter(
             Path(self.enterContext(tempfile.TemporaryDirectory())),
             {
-                "scan": {"interval": "1s"},
+                "scan": {"interval": "1s"} | (scan or {}),
                 "targets": [
                     {
-                        "name": "watched",
+                        "name": name,
                         "restic": {"repository": bucket.location, "env": bucket.environment},
                     }
+                    for name, bucket in watched.items()
                 ],
             },
         )
@@ -117,7 +119,7 @@ class Requests(Reading):
 
     def warm(self, bucket: Bucket, round_of_requests: list[str]) -> list[str]:
         """Lets an exporter scan on, and gives what it asked for after all was known."""
-        with self.exporter(bucket) as running:
+        with self.exporter(watched=bucket) as running:
             servers.wait_for(
                 "enough scans",
                 lambda: running.samples("watched").one("lock_scans_total") > WARM_SCANS + 2,
@@ -156,9 +158,37 @@ class Requests(Reading):
             sorted(self.asked(bucket)), ["HEAD config", "LIST keys/", *(3 * ["LIST locks/"])]
         )
 
+    def test_a_repository_without_locks_is_listed_less_often_until_it_has_one(self):
+        buckets = {"locked": self.bucket(self.local.path), "free": self.bucket(self.empty)}
+        (name,) = restic_repo.lock_files(self.local.path)[:1]
+
+        def listed() -> dict[str, int]:
+            return {
+                name: sum("list-type=2" in line and "/locks/" in line for line in self.log(bucket))
+                for name, bucket in buckets.items()
+            }
+
+        def wait_for_listings(least: int) -> dict[str, int]:
+            return servers.wait_for(
+                f"{least} listings", lambda: (now := listed())["locked"] >= least and now
+            )
+
+        with self.exporter({"idle_interval": "5s"}, **buckets) as running:
+            before = wait_for_listings(25)
+            # The first ones are close together; then it is a fifth.
+            self.assertLessEqual(before["free"], 10)
+            buckets["free"].put(f"locks/{name.name}", name.read_bytes())
+            servers.wait_for(
+                "the lock", lambda: running.samples("free").sum("lock_target_locks") == 1
+            )
+            seen = listed()
+            after = wait_for_listings(seen["locked"] + 10)
+        self.assertGreaterEqual(after["free"] - seen["free"], 6)
+        print(f"\nlistings of {before['locked']} s: {before}; with a lock in both: {seen} {after}")
+
     def test_nothing_but_reading_requests_is_sent(self):
         bucket = self.bucket(self.local.path)
-        with self.exporter(bucket) as running:
+        with self.exporter(watched=bucket) as running:
             servers.wait_for(
                 "some scans", lambda: running.samples("watched").one("lock_scans_total") >= 3
             )

@@ -130,7 +130,9 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
     fact(html, "Held over its limit after", &limits(&spec.hold_limit));
     fact(html, "Stuck without a refresh for", &limits(&spec.stuck_limit));
     let (every, limit) = (words(spec.interval), words(spec.timeout));
-    fact(html, "Scanned", &format!("every {every}, for at most {limit}"));
+    let idle = spec.idle().map(|idle| format!(" (every {} while it has no lock)", words(idle)));
+    let idle = idle.unwrap_or_default();
+    fact(html, "Scanned", &format!("every {every}{idle}, for at most {limit}"));
     if let Some(last) = target.last_attempt {
         moment(html, "Last scan", last.ended_at, frame.now);
         fact(html, "It took", &format!("{:.1} s", last.took.as_secs_f64()));
