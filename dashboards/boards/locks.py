@@ -36,7 +36,8 @@ SAME_SCRAPE = "on (cluster, namespace, job, instance)"
 SAME_LOOK = "on (cluster, namespace, job, instance, target, host)"
 SAME_MODE = "on (cluster, namespace, job, instance, target, host, mode)"
 # The same without the exporter.
-SAME_TARGET = "on (cluster, namespace, job, target, host)"
+TARGET = "(cluster, namespace, job, target, host)"
+SAME_TARGET = f"on {TARGET}"
 SAME_HOLD = "on (cluster, namespace, job, target, host, mode, hostname, username, command)"
 
 REPOSITORY = "https://github.com/lock-exporter/lock_exporter/blob/main/"
@@ -67,8 +68,17 @@ STATES = (
     (2, "shared", "blue"),
     (3, "exclusive", "orange"),
 )
-STATE_WORDS = words(*STATES)
-STATE_STEPS = (Step(None, GREY), *(Step(value, color) for value, _, color in STATES))
+# A daemon's lock is meant to be held: what is good of a job's is bad of it.
+DAEMON = 4
+DAEMON_STATES = (
+    (DAEMON, "unknown", GREY),
+    (DAEMON + 1, "daemon away", "red"),
+    (DAEMON + 2, "daemon holds", "green"),
+    (DAEMON + 3, "daemon holds", "green"),
+)
+ALL_STATES = (*STATES, *DAEMON_STATES)
+STATE_WORDS = words(*ALL_STATES)
+STATE_STEPS = (Step(None, GREY), *(Step(value, color) for value, _, color in ALL_STATES))
 
 # What is to be thought of a hold, worst last, and what to do: colour is never the only signal.
 HELD, FRESH, LATE, LOST, STUCK, GONE, DAMAGED = range(7)
@@ -189,8 +199,12 @@ class Scope:
     def blocked(self, mode: str) -> str:
         """1 = refused now. A daemon's lock is meant to be held."""
         mode_blocked = self.of("lock_target_blocked", f'mode="{mode}"')
-        daemon = f"{self.of('lock_target_expected_held')} == 1"
-        return self.one(f"{mode_blocked} unless {SAME_LOOK} ({daemon})")
+        return self.one(f"{mode_blocked} unless {SAME_LOOK} ({self.daemon})")
+
+    @property
+    def daemon(self) -> str:
+        """Targets whose lock should always be held."""
+        return f"{self.of('lock_target_expected_held')} == 1"
 
     def state_of(self, chosen: str = "") -> str:
         """The number of each target's state, of all targets or of those in `chosen`.
@@ -203,7 +217,9 @@ class Scope:
         numbers = " or ".join(
             labelled(f"vector({value})", state=name) for value, name, _ in STATES
         )
-        return f"max {ONE_STATE} (({is_in}) * on (state) group_left () ({numbers}))"
+        state = f"max {ONE_STATE} (({is_in}) * on (state) group_left () ({numbers}))"
+        role = f"{self.of('lock_target_expected_held')} * {DAEMON} or {self.info} * 0"
+        return f"{state} + {SAME_TARGET} max by {TARGET} ({role})"
 
     @property
     def state(self) -> str:
@@ -374,11 +390,14 @@ def holds(scope: Scope, title: str, description: str, height: int) -> Panel:
 
 def timeline(scope: Scope, height: int) -> Panel:
     free = scope.of("lock_target_state", 'state="free"')
-    busy = f"avg_over_time((1 - {free})[$__range:$__interval] @ end())"
+    daemon = f"{SAME_LOOK} ({scope.daemon})"
+    bad = f"((1 - {free}) unless {daemon}) or ({free} and {daemon})"
+    busy = f"avg_over_time(({bad})[$__range:$__interval] @ end())"
     return StateTimeline(
         "When was what locked?",
-        f"What a new lock would have met: the {TIMELINES} targets that were locked or unknown "
-        "longest. Many short exclusive stretches in a row are a crash loop. A gap: no exporter.",
+        f"What a new lock would have met: the {TIMELINES} targets that were locked or unknown, or "
+        "away if a daemon should hold them, longest. Many short exclusive stretches in a row are a "
+        "crash loop. A gap: no exporter.",
         (
             Query(
                 scope.state_of(f"topk({TIMELINES}, {scope.one(busy)})"),
@@ -472,16 +491,18 @@ def named(expr: str, *labels: str) -> str:
 def lock_annotations(scope: Scope, alerts: str = "") -> tuple[Annotation, ...]:
     """Alerts, and what no alert tells: one mark each, however many targets are concerned.
 
-    `alerts` are further matchers of the alerts that concern the board.
+    `alerts` are further matchers of the alerts of a board on a few targets: these are named.
     """
     firing = 'alertname=~"Lock.*", alertstate="firing", cluster=~"$cluster", job=~"$job"'
+    where = ("cluster", "target", "host") if alerts else ("cluster",)
+    told = f"count by ({', '.join(where)}, alertname) (ALERTS{{{firing}{alerts}}})"
     fleet = "(cluster, job)"
     unlocked = scope.of("lock_stale_removals_total")
     failing = f"max {ONE} ({scope.of('lock_scan_success')}) == 0"
     return (
         Annotation(
             "Alerts",
-            named(f"ALERTS{{{firing}{alerts}}}", "cluster", "target", "host"),
+            named(f"sgn({told})", *where),
             "red",
             "{{alertname}}",
             "{{where}}",

@@ -100,14 +100,22 @@ MOST_LOCKED = BarGauge(
     maximum=1,
 )
 
+FIRING = 'alertname=~"Lock.*", alertstate="firing", cluster=~"$cluster", job=~"$job"'
+# The worst first: thousands of tickets must not push a page off the list.
+RANKED = " or ".join(
+    (
+        f'ALERTS{{{FIRING}, severity="critical"}} * 3',
+        f'ALERTS{{{FIRING}, severity="warning"}} * 2',
+        f"ALERTS{{{FIRING}}}",
+    )
+)
 ALERTS = Table(
     "Which alerts fire?",
-    "Each has a runbook: what it means, how to look, what to do. Empty without the rules of "
-    "alerts/rules.yml.",
+    f"At most {ROWS}, the worst first. Each has a runbook: what it means, how to look, what to do. "
+    "Empty without the rules of alerts/rules.yml.",
     (
         Query(
-            f"topk({ROWS}, max by (cluster, alertname, severity, target, host, mode) "
-            '(ALERTS{alertname=~"Lock.*", alertstate="firing", cluster=~"$cluster", job=~"$job"}))',
+            f"topk({ROWS}, max by (cluster, alertname, severity, target, host, mode) ({RANKED}))",
             format="table",
         ),
     ),

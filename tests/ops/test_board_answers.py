@@ -457,6 +457,9 @@ class Answers(unittest.TestCase):
             ("pair", "a", 3),
             ("sealed", "a", 0),
             ("files", "remote", 0),
+            # A daemon's lock is meant to be held.
+            ("files", "agent", 7),
+            ("files", "idle-agent", 5),
         ):
             with self.subTest(scene):
 

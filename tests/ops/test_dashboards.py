@@ -167,12 +167,12 @@ class Boards(unittest.TestCase):
                 self.assertEqual(steps[1:], sorted(set(steps[1:])))
                 if panel["type"] == "state-timeline":
                     # Colour is never the only signal: each state has a word.
-                    states = [
+                    states = {
                         option["text"]
                         for mapping in panel["fieldConfig"]["defaults"]["mappings"]
                         for option in mapping["options"].values()
-                    ]
-                    self.assertEqual(sorted(states), sorted(scenes.STATES))
+                    }
+                    self.assertEqual(states, {*scenes.STATES, "daemon holds", "daemon away"})
 
     def test_nothing_known_is_grey(self):
         """Grafana paints "no data" in the colour of the first threshold."""
