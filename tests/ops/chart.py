@@ -119,6 +119,13 @@ def check_kubernetes(item: dict, version: str) -> None:
     kubernetes_validate.validate(item, version, strict=True)
 
 
+def kubernetes_keys(kind: str) -> list[str]:
+    """The keys of a type of the newest Kubernetes, as `podsecuritycontext-v1`."""
+    folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    file = folder / f"v{KUBERNETES_NEWEST}.0-local-strict" / f"{kind}.json"
+    return sorted(json.loads(file.read_text())["properties"])
+
+
 def check_operator(objects: list[dict]) -> list[str]:
     """What is wrong with each object of the Prometheus operator, "" if nothing."""
     folder = os.environ.get("PROMETHEUS_OPERATOR_TYPES")

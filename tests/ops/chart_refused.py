@@ -1,9 +1,13 @@
 """Values that the chart refuses: a mistake is told when it is rendered, in words that name it."""
 
+import copy
+import json
 import unittest
+from collections.abc import Iterator
 
 import helm_python
 
+import chart
 import test_rendering
 from chart import render, values
 
@@ -54,6 +58,18 @@ class Refused(unittest.TestCase):
             ({"config": {"target": []}}, "/config", "target"),
             ({"config": {"targets": [{"restic": {"repository": "/a"}}]}}, "targets/0", "name"),
             ({"podDisruptionBudget": {"minAvailable": "half"}}, "/minAvailable"),
+            ({"global": {"imageRegistry": "a: b"}}, "/global/imageRegistry"),
+            ({"test": {"image": {"tag": "a: b"}}}, "/test/image/tag"),
+            ({"podAnnotations": {"a b": "c"}}, "'a b' does not match"),
+            ({"podAnnotations": {"a": 1}}, "/podAnnotations/a", "want string"),
+            ({"affinity": {"nodeAfinity": {}}}, "nodeAfinity", "nodeAffinity"),
+            ({"livenessProbe": {"httpget": {}}}, "httpget", "httpGet"),
+            ({"securityContext": {"priviledged": True}}, "priviledged"),
+            ({"extraContainers": [{"image": "a"}]}, "/extraContainers/0", "name"),
+            ({"extraVolumes": [{"name": "A_b"}]}, "/extraVolumes/0/name"),
+            ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0/value", "want string"),
+            ({"extraManifests": [{"kind": "ConfigMap"}]}, "apiVersion", "metadata"),
+            ({"replicas": 10**20}, "/replicas", "1,000"),
         ):
             with self.subTest(str(given)[:80]):
                 self.refused(given, *words)
@@ -140,6 +156,33 @@ class Refused(unittest.TestCase):
             ({"podLabels": {"app.kubernetes.io/name": "b"}}, "podLabels may not set"),
             ({"extraVolumeMounts": [{"name": "b", "mountPath": "/c"}]}, "names the volume b"),
             ({"extraVolumes": [{"name": "state", "emptyDir": {}}]}, "two volumes are named state"),
+            ({"hostUsers": False, "hostNetwork": True}, "hostUsers: false does not go with"),
+            ({"dnsPolicy": "None"}, "needs dnsConfig.nameservers"),
+            (
+                {"service": {"ipDualStack": {"enabled": True, "ipFamilyPolicy": "SingleStack"}}},
+                "there are two ipFamilies",
+            ),
+            (
+                {
+                    "kind": "DaemonSet",
+                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
+                },
+                "rollingUpdate.partition is known to kind: StatefulSet only",
+            ),
+            (
+                {"podDisruptionBudget": {"enabled": True, "minAvailable": "100%"}},
+                "is 100%: no node could be drained",
+            ),
+            ({"extraContainers": [{"name": "exporter"}]}, "two containers are named exporter"),
+            ({"extraEnv": [{"name": "LOCK_EXPORTER_LOG_LEVEL"}]}, "which is set already"),
+            ({"extraArgs": ["--state.dir=/a"]}, "--state.dir, which the chart gives already"),
+            ({"extraManifests": ["only words"]}, "extraManifests[0] is no object"),
+            ({"extraManifests": ["{{ .Values.hostName }}: b"]}, "extraManifests[0] needs"),
+            (
+                {"hostName": "it's"}
+                | {"config": {"targets": [two[0] | {"name": "{{ .Values.hostName }}"}]}},
+                "config is no YAML once its templates are filled in",
+            ),
             (
                 {"extraSecrets": [{"name": "b", "mountPath": "/etc/lock-exporter/config/"}]},
                 "two volumes are mounted at /etc/lock-exporter/config",
@@ -160,3 +203,79 @@ class Refused(unittest.TestCase):
             "configAsSecret is about config",
         )
 
+    def test_a_key_that_is_null_is_refused_or_means_nothing(self):
+        """Helm takes such a key away, with its default: no template may stumble over that."""
+        everything = {
+            "kind": "StatefulSet",
+            "persistence": {"enabled": True},
+            "podDisruptionBudget": {"enabled": True, "maxUnavailable": 1},
+            "networkPolicy": {"enabled": True},
+            "resources": {"limits": {"cpu": 1}},
+            **{k: {"enabled": True} for k in ("serviceMonitor", "prometheusRule")},
+        }
+        refused, rendered = 0, 0
+        seen = set()
+        for path in paths(chart.schema()):
+            given = copy.deepcopy(everything) | {"config": {"targets": []}}
+            node = given
+            for name in path[:-1]:
+                node = node.setdefault(name, {})
+            node[path[-1]] = None
+            with self.subTest(".".join(path)):
+                try:
+                    objects = render(given)
+                except helm_python.HelmError as error:
+                    self.assertRegex(str(error), f"(missing propert.*'{path[-1]}')|\n- ")
+                    refused += 1
+                    continue
+                rendered += 1
+                for item in objects:
+                    text = json.dumps(item)
+                    if item["apiVersion"] != chart.OPERATOR and text not in seen:
+                        chart.check_kubernetes(item, chart.KUBERNETES_NEWEST)
+                    seen.add(text)
+        self.assertGreater(refused, 50)
+        self.assertGreater(rendered, 50)
+
+    def test_what_is_passed_on_knows_the_keys_of_kubernetes(self):
+        """Of the newest one, so that no key is refused that a cluster knows."""
+        schema = chart.schema()
+        of = {
+            "podSecurityContext": "podsecuritycontext-v1",
+            "securityContext": "securitycontext-v1",
+            "livenessProbe": "probe-v1",
+            "readinessProbe": "probe-v1",
+            "startupProbe": "probe-v1",
+            "affinity": "affinity-v1",
+            "networkPolicy.ingress.from": "networkpolicypeer-networking-v1",
+            "networkPolicy.egress.to": "networkpolicypeer-networking-v1",
+            "networkPolicy.egress.ports": "networkpolicyport-networking-v1",
+            "networkPolicy.extraIngress": "networkpolicyingressrule-networking-v1",
+            "networkPolicy.extraEgress": "networkpolicyegressrule-networking-v1",
+            "daemonSet.podSecurityContext": "podsecuritycontext-v1",
+            "daemonSet.securityContext": "securitycontext-v1",
+            "dnsConfig": "poddnsconfig-v1",
+            "tolerations": "toleration-v1",
+            "topologySpreadConstraints": "topologyspreadconstraint-v1",
+            "hostAliases": "hostalias-v1",
+            "extraEnv": "envvar-v1",
+            "extraEnvFrom": "envfromsource-v1",
+            "extraVolumes": "volume-v1",
+            "extraVolumeMounts": "volumemount-v1",
+            "extraContainers": "container-v1",
+            "extraInitContainers": "container-v1",
+        }
+        for key, kind in of.items():
+            node = schema
+            for name in key.split("."):
+                node = node["properties"][name]
+            node = node.get("items", node)
+            with self.subTest(key):
+                self.assertEqual(node["propertyNames"]["enum"], chart.kubernetes_keys(kind))
+
+
+def paths(schema: dict, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every value that the chart knows."""
+    for name, below in schema.get("properties", {}).items():
+        yield (*above, name)
+        yield from paths(below, (*above, name))

@@ -207,6 +207,24 @@ class Package(unittest.TestCase):
             ).stdout
             self.assertNotRegex(listed, r"\.py\b|/ci/|/unittests/")
 
+    def test_the_next_release_changes_nothing_that_kubernetes_keeps(self):
+        """What an upgrade of the chart alone may not touch, or the API server refuses it."""
+        given = values("shards") | {"persistence": {"enabled": True}}
+        frozen = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
+        kept = []
+        for version in ("0.2.0", "0.9.1"):
+            with tempfile.TemporaryDirectory() as folder, chart.quiet():
+                package = helm_python.package(
+                    str(checkout.CHART), destination=folder, version=version, app_version=version
+                )
+                objects = render(given, path=Path(package))
+            labels = chart.workload(objects)["metadata"]["labels"]
+            self.assertEqual(labels["app.kubernetes.io/version"], version)
+            spec = chart.workload(objects)["spec"]
+            service = only(objects, "Service")["spec"]
+            kept.append(({key: spec[key] for key in frozen}, service["clusterIP"]))
+        self.assertEqual(kept[0], kept[1])
+
     def test_the_chart_says_what_it_is(self):
         about = yaml.safe_load((checkout.CHART / "Chart.yaml").read_text())
         cargo = (checkout.ROOT / "Cargo.toml").read_text()

@@ -67,7 +67,7 @@
 {{- end }}
 
 {{- define "lock-exporter.metricsPath" -}}
-{{- printf "%s/metrics" (trimSuffix "/" .Values.web.routePrefix) }}
+{{- printf "%s/metrics" (trimSuffix "/" (default "" .Values.web.routePrefix)) }}
 {{- end }}
 
 {{- define "lock-exporter.ownSsh" -}}

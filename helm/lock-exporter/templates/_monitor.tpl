@@ -15,7 +15,7 @@ enableHttp2: {{ $monitor.enableHttp2 }}
 {{ $key }}: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
-{{- with concat (last .) $monitor.relabelings }}
+{{- with concat (last .) (default list $monitor.relabelings) }}
 relabelings: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -57,7 +57,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if $root.Values.releaseLabel }}
 {{- $_ := set $labels "release" $root.Release.Name }}
 {{- end }}
-{{- merge $labels (last .) $root.Values.commonLabels | toYaml }}
+{{- merge $labels (default dict (last .)) (default dict $root.Values.commonLabels) | toYaml }}
 {{- end }}
 
 {{- define "lock-exporter.labels" -}}
@@ -91,7 +91,7 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{- define "lock-exporter.pullSecrets" -}}
 {{- $secrets := list }}
-{{- range concat (default list .Values.global.imagePullSecrets) .Values.imagePullSecrets }}
+{{- range concat (default list .Values.global.imagePullSecrets) (default list .Values.imagePullSecrets) }}
 {{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}
 {{- end }}
 {{- with $secrets | uniq }}

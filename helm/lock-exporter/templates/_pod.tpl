@@ -63,7 +63,7 @@ spec:
       {{ $key }}: {{- include "lock-exporter.probe" (list $ .) | nindent 8 }}
       {{- end }}
       {{- end }}
-      resources: {{- toYaml $values.resources | nindent 8 }}
+      resources: {{- toYaml (default dict $values.resources) | nindent 8 }}
       securityContext: {{- toYaml (ternary $values.daemonSet.securityContext $values.securityContext $daemon) | nindent 8 }}
       volumeMounts: {{- include "lock-exporter.volumeMounts" . | nindent 8 }}
     {{- with $values.extraContainers }}
@@ -73,6 +73,13 @@ spec:
 {{- end }}
 
 {{- define "lock-exporter.args" -}}
+{{- include "lock-exporter.ownArgs" . }}
+{{- range .Values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "lock-exporter.ownArgs" -}}
 {{- $values := .Values }}
 {{- $folder := include "lock-exporter.folder" . -}}
 - --config.file={{ $folder }}/config/lock_exporter.yml
@@ -110,9 +117,6 @@ spec:
 {{- if $values.collectors.process }}
 - --collector.process
 {{- end }}
-{{- range $values.extraArgs }}
-- {{ . | quote }}
-{{- end }}
 {{- end }}
 
 {{- define "lock-exporter.env" -}}
@@ -135,7 +139,7 @@ spec:
     fieldRef:
       fieldPath: metadata.name
 {{- end }}
-{{- if dig "limits" "cpu" "" $values.resources }}
+{{- if dig "limits" "cpu" "" (default dict $values.resources) }}
 - name: TOKIO_WORKER_THREADS
   valueFrom:
     resourceFieldRef:
@@ -160,7 +164,7 @@ spec:
 {{- $_ := set . "scheme" "HTTPS" }}
 {{- end }}
 {{- end }}
-{{- $_ := set . "path" (printf "%s%s" (trimSuffix "/" $root.Values.web.routePrefix) .path) }}
+{{- $_ := set . "path" (printf "%s%s" (trimSuffix "/" (default "" $root.Values.web.routePrefix)) .path) }}
 {{- end }}
 {{- end }}
 {{- toYaml $probe }}

@@ -15,7 +15,7 @@ data and never as a template of Helm. alerts/render.py does the same without Hel
 {{- $_ := set $rule "expr" (include "lock-exporter.expr" (dict "expr" $rule.expr "values" $values "rows" $rows "job" $job)) }}
 {{- if not $rule.alert }}
 {{- $rules = append $rules $rule }}
-{{- else if not (index $values.disabled $rule.alert) }}
+{{- else if not (get (default dict $values.disabled) $rule.alert) }}
 {{- $rule = include "lock-exporter.alert" (dict "rule" $rule "values" $values "job" $job) | fromYaml }}
 {{- $sealed := $values.stuckSealedSeverity }}
 {{- if and (eq $rule.alert "LockStuckShared") (ne $sealed $rule.labels.severity) }}
@@ -61,13 +61,13 @@ data and never as a template of Helm. alerts/render.py does the same without Hel
 {{- /* One alert with the times, the severity, the runbook and the labels of the values. */}}
 {{- define "lock-exporter.alert" -}}
 {{- $rule := deepCopy .rule }}
-{{- with index .values.forOverrides $rule.alert }}
+{{- with get (default dict .values.forOverrides) $rule.alert }}
 {{- $_ := set $rule "for" . }}
 {{- end }}
-{{- with index .values.keepFiringForOverrides $rule.alert }}
+{{- with get (default dict .values.keepFiringForOverrides) $rule.alert }}
 {{- $_ := set $rule "keep_firing_for" . }}
 {{- end }}
-{{- with index .values.severityOverrides $rule.alert }}
+{{- with get (default dict .values.severityOverrides) $rule.alert }}
 {{- $_ := set $rule.labels "severity" . }}
 {{- end }}
 {{- if hasKey $rule.labels "job" }}

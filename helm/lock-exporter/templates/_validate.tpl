@@ -9,7 +9,8 @@ told at once, each with the keys that it is about and what would be right.
   (include "lock-exporter.problemsOfConfig" . | fromYamlArray)
   (include "lock-exporter.problemsOfWeb" . | fromYamlArray)
   (include "lock-exporter.problemsOfMonitoring" . | fromYamlArray)
-  (include "lock-exporter.problemsOfMounts" . | fromYamlArray) }}
+  (include "lock-exporter.problemsOfMounts" . | fromYamlArray)
+  (include "lock-exporter.problemsOfExtras" . | fromYamlArray) }}
 {{- if $problems }}
 {{- fail (printf "\n\n- %s\n" (join "\n- " $problems)) }}
 {{- end }}
@@ -57,6 +58,14 @@ told at once, each with the keys that it is about and what would be right.
 {{- if and (eq $v.strategy.type "Recreate") $v.strategy.rollingUpdate }}
 {{- $p = append $p "strategy.rollingUpdate does not go with strategy.type: Recreate" }}
 {{- end }}
+{{- if and (eq $v.updateStrategy.type "OnDelete") $v.updateStrategy.rollingUpdate }}
+{{- $p = append $p "updateStrategy.rollingUpdate does not go with updateStrategy.type: OnDelete" }}
+{{- end }}
+{{- range $key, $kind := dict "partition" "StatefulSet" "maxSurge" "DaemonSet" }}
+{{- if and (hasKey (default dict $v.updateStrategy.rollingUpdate) $key) (not (has $v.kind (list $kind "Deployment"))) }}
+{{- $p = append $p (printf "updateStrategy.rollingUpdate.%s is known to kind: %s only" $key $kind) }}
+{{- end }}
+{{- end }}
 {{- with $v.podDisruptionBudget }}
 {{- $min := not (kindIs "invalid" .minAvailable) }}
 {{- $max := not (kindIs "invalid" .maxUnavailable) }}
@@ -67,8 +76,24 @@ told at once, each with the keys that it is about and what would be right.
 {{- if and .enabled $min (not (kindIs "string" .minAvailable)) (ge (int .minAvailable) $pods) }}
 {{- $p = append $p (printf "podDisruptionBudget.minAvailable is %v of %d pods: no node could be drained" .minAvailable $pods) }}
 {{- end }}
+{{- if and .enabled (eq (toString .minAvailable) "100%") }}
+{{- $p = append $p "podDisruptionBudget.minAvailable is 100%: no node could be drained" }}
+{{- end }}
 {{- if and .enabled (has (toString .maxUnavailable) (list "0" "0%")) }}
 {{- $p = append $p "podDisruptionBudget.maxUnavailable is 0: no node could be drained" }}
+{{- end }}
+{{- end }}
+{{- if eq (toString $v.hostUsers) "false" }}
+{{- if or $v.hostNetwork (and (eq $v.kind "DaemonSet") $v.daemonSet.hostPID) }}
+{{- $p = append $p "hostUsers: false does not go with hostNetwork or daemonSet.hostPID: Kubernetes refuses such a pod" }}
+{{- end }}
+{{- end }}
+{{- if and (eq (default "" $v.dnsPolicy) "None") (not (dig "nameservers" list (default dict $v.dnsConfig))) }}
+{{- $p = append $p "dnsPolicy: None needs dnsConfig.nameservers" }}
+{{- end }}
+{{- with $v.service.ipDualStack }}
+{{- if and .enabled (eq .ipFamilyPolicy "SingleStack") (gt (len .ipFamilies) 1) }}
+{{- $p = append $p "service.ipDualStack.ipFamilyPolicy is SingleStack, but there are two ipFamilies" }}
 {{- end }}
 {{- end }}
 {{- if and $v.collectors.process (not (include "lock-exporter.seesNode" .)) }}
@@ -142,7 +167,11 @@ told at once, each with the keys that it is about and what would be right.
 {{- end }}
 {{- end }}
 {{- $names := list }}
-{{- range (include "lock-exporter.config" . | fromYaml).targets }}
+{{- $config := include "lock-exporter.config" . | fromYaml }}
+{{- with $config.Error }}
+{{- $p = append $p (printf "config is no YAML once its templates are filled in (use toJson or quote in them): %s" .) }}
+{{- end }}
+{{- range $config.targets }}
 {{- $name := toString .name }}
 {{- if has $name $names }}
 {{- $p = append $p (printf "config.targets: two targets are named %s; alerts and dashboards know a target by its name" $name) }}
@@ -269,6 +298,49 @@ told at once, each with the keys that it is about and what would be right.
 {{- range include "lock-exporter.volumeMounts" . | fromYamlArray }}
 {{- if not (has .name $names) }}
 {{- $p = append $p (printf "extraVolumeMounts names the volume %s, which extraVolumes does not have" .name) }}
+{{- end }}
+{{- end }}
+{{- toYaml $p }}
+{{- end }}
+
+{{- /* What is added may not be what the chart has already, nor something that is no object. */}}
+{{- define "lock-exporter.problemsOfExtras" -}}
+{{- $v := .Values }}
+{{- $p := list }}
+{{- $names := list "exporter" }}
+{{- range concat (default list $v.extraInitContainers) (default list $v.extraContainers) }}
+{{- if has .name $names }}
+{{- $p = append $p (printf "two containers are named %s: look at extraContainers and extraInitContainers" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $names = list }}
+{{- range include "lock-exporter.env" . | fromYamlArray }}
+{{- if has .name $names }}
+{{- $p = append $p (printf "extraEnv sets %s, which is set already" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- /* The exporter takes a flag once, but for its addresses. */}}
+{{- $own := list }}
+{{- range include "lock-exporter.ownArgs" . | fromYamlArray }}
+{{- $own = append $own (regexReplaceAll "=.*" . "") }}
+{{- end }}
+{{- range $v.extraArgs }}
+{{- $flag := regexReplaceAll "=.*" . "" }}
+{{- if and (has $flag $own) (ne $flag "--web.listen-address") }}
+{{- $p = append $p (printf "extraArgs has %s, which the chart gives already" $flag) }}
+{{- end }}
+{{- end }}
+{{- range $index, $manifest := $v.extraManifests }}
+{{- $text := tpl (ternary $manifest (toYaml $manifest) (kindIs "string" $manifest)) $ }}
+{{- range regexSplit "(?m)^---.*$" $text -1 }}
+{{- $object := fromYaml . }}
+{{- if $object.Error }}
+{{- $p = append $p (printf "extraManifests[%d] is no object: %s" $index $object.Error) }}
+{{- else if and $object (not (and $object.apiVersion $object.kind $object.metadata)) }}
+{{- $p = append $p (printf "extraManifests[%d] needs apiVersion, kind and metadata" $index) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- toYaml $p }}
