@@ -6,7 +6,7 @@
 # Each function returns non-zero when something required is missing.
 
 DEBIAN_PACKAGES=(restic prometheus prometheus-alertmanager openssl faketime shellcheck strace
-  openssh-server openssh-client rclone apache2-utils systemd
+  openssh-server openssh-client rclone apache2-utils systemd gpg gpg-agent
   nginx-light curl btrfs-progs sshfs psmisc chromium
   fonts-dejavu-core)
 # What only the long parts need, which make the Debian package and run it.

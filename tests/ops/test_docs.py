@@ -145,6 +145,15 @@ class Docs(unittest.TestCase):
                 with self.subTest(page=page.name, link=link):
                     self.assertIn(wanted, map(anchor, headings))
 
+    def test_every_module_has_its_row_in_the_architecture(self):
+        text = (checkout.ROOT / "ARCHITECTURE.md").read_text()
+        rows = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+        named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+        library = (checkout.ROOT / "src/lib.rs").read_text()
+        modules = set(re.findall(r"^pub mod (\w+);", library, re.MULTILINE))
+        self.assertGreater(len(modules), 10)
+        self.assertEqual(named, modules)
+
     def test_every_page_can_be_found(self):
         index = (checkout.ROOT / "docs/README.md").read_text()
         for page in (checkout.ROOT / "docs").rglob("*.md"):
