@@ -1,7 +1,7 @@
 """What packaging/release makes, and that the same commit makes the same bytes.
 
-No program is built here: a stand-in is packed. The chart is packed and signed by Helm's own library,
-with a key that lives as long as the test.
+No program is built here: a stand-in is packed. The chart is packed and signed by Helm's own
+library, with a key that lives as long as the test.
 """
 
 import hashlib
