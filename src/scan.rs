@@ -231,6 +231,8 @@ pub struct ScanError {
     pub cause: Arc<str>,
     /// What a person can do next; a full sentence.
     pub advice: Arc<str>,
+    /// How long the backend asks to be left alone, where it says so.
+    pub wait: Option<Duration>,
 }
 
 impl ScanError {
@@ -241,7 +243,13 @@ impl ScanError {
     /// its own it gets that of its class.
     pub fn new(class: ErrorClass, doing: &str, cause: &str, advice: &str) -> Self {
         let advice = if advice.is_empty() { class.advice() } else { advice };
-        Self { class, doing: clean(doing), cause: clean(cause), advice: clean(advice) }
+        let (doing, cause, advice) = (clean(doing), clean(cause), clean(advice));
+        Self { class, doing, cause, advice, wait: None }
+    }
+
+    /// The same, from a backend that asks to be left alone for so long.
+    pub fn asked_to_wait(self, wait: Option<Duration>) -> Self {
+        Self { wait, ..self }
     }
 }
 

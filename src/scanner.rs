@@ -3,9 +3,9 @@
 //!
 //! A target in which no lock file was seen can wait longer for its next scan than one that has any.
 //!
-//! A target that fails waits longer, up to five minutes, and in a lane of its own; a scan that
-//! takes long gives up its place in the lane. So targets that hang, known for it or not, never
-//! take the places of healthy ones.
+//! A target that fails waits in a lane of its own, and a scan that takes long gives up its place
+//! in the lane. So targets that hang, known for it or not, never take the places of healthy ones.
+//! One whose backend wants to be asked less is left alone for longer, up to five minutes.
 #![allow(clippy::disallowed_methods, reason = "this module is where scans get their time from")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,8 @@ use crate::source::{Context, LockSource};
 use crate::target::{TargetName, TargetSet, TargetSpec};
 use crate::telemetry::Telemetry;
 
-/// A failing target is tried again after at most this time (or its interval, if that is longer).
+/// A target that is left alone is tried again after at most this time (or its interval, if that is
+/// longer) and a tenth, whatever its backend asks for.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// A target that goes on failing is logged again this often.
 const LOG_AGAIN: Duration = Duration::from_secs(600);
@@ -118,7 +119,7 @@ impl Scanner {
             let scan = self.scan_once(&spec, &*source, &rhythm).await;
             self.context.telemetry.scan_ended(&spec, &scan);
             voice.tell(&self.context.telemetry, &spec, &scan.outcome);
-            let skipped = rhythm.next(&spec, Found::of(&scan.outcome), Instant::now());
+            let skipped = rhythm.next(&spec, &scan.outcome, Instant::now());
             for _ in 0..skipped {
                 self.context.telemetry.scan_skipped(&spec);
             }
@@ -225,31 +226,12 @@ impl Drop for Running {
     }
 }
 
-/// What a scan found, as far as it decides when the next one is due.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// It failed.
-    Failed,
-    /// There is no lock file, not even an empty one or one that was gone when it was read.
-    NoLock,
-    /// Locks, or something that may be on its way to be one; or nobody can tell.
-    Locks,
-}
-
-impl Found {
-    fn of(outcome: &Result<Look, ScanError>) -> Self {
-        match outcome {
-            Err(_) => Found::Failed,
-            Ok(look)
-                if look.entries.is_empty()
-                    && look.vanished == 0
-                    && look.facts.unknown.is_none() =>
-            {
-                Found::NoLock
-            }
-            Ok(_) => Found::Locks,
-        }
-    }
+/// Whether there is no lock file, not even an empty one, nor one that was gone when it was read and
+/// may be on its way to be another.
+fn has_no_lock(outcome: &Result<Look, ScanError>) -> bool {
+    outcome.as_ref().is_ok_and(|look| {
+        look.entries.is_empty() && look.vanished == 0 && look.facts.unknown.is_none()
+    })
 }
 
 /// When the next scan is due.
@@ -262,16 +244,23 @@ struct Rhythm {
 
 impl Rhythm {
     /// Plans the next scan; returns how many were due while this one ran.
-    fn next(&mut self, spec: &TargetSpec, found: Found, now: Instant) -> u32 {
-        let failed = found == Found::Failed;
-        self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
-        let was_idle = std::mem::replace(&mut self.is_idle, found == Found::NoLock);
+    fn next(&mut self, spec: &TargetSpec, outcome: &Result<Look, ScanError>, now: Instant) -> u32 {
+        let failed = outcome.as_ref().err();
+        self.failures = if failed.is_some() { self.failures.saturating_add(1) } else { 0 };
+        let was_idle = std::mem::replace(&mut self.is_idle, has_no_lock(outcome));
         let interval = spec.interval.max(Duration::from_millis(1));
-        if self.failures > 1 {
-            let factor = 1 << (self.failures - 1).min(16);
-            let longest = BACK_OFF_MAX.max(interval);
-            let wait = interval.saturating_mul(factor).min(longest);
+        let longest = BACK_OFF_MAX.max(interval);
+        if let Some(asked) = failed.and_then(|error| error.wait).filter(|wait| *wait > interval) {
+            let wait = asked.min(longest);
             // Many targets of one backend must not come back in one moment.
+            self.due = now + wait + random_part(wait / 10);
+            return 0;
+        }
+        // Who said when to come back is asked then.
+        let worse = |error: &ScanError| error.wait.is_none() && is_made_worse(error.class);
+        if self.failures > 1 && failed.is_some_and(worse) {
+            let factor = 1 << (self.failures - 1).min(16);
+            let wait = interval.saturating_mul(factor).min(longest);
             self.due = now + wait - random_part(wait / 10);
             return 0;
         }
@@ -291,6 +280,27 @@ impl Rhythm {
             }
         }
         skipped
+    }
+}
+
+/// Whether asking at each interval makes a failure worse: a backend that is asked too much already,
+/// an account that too many wrong passwords lock, a fault of our own that fills the log. All else
+/// is seen to be over within one interval.
+fn is_made_worse(class: ErrorClass) -> bool {
+    match class {
+        ErrorClass::Auth | ErrorClass::Throttled | ErrorClass::Internal => true,
+        ErrorClass::Config
+        | ErrorClass::Permission
+        | ErrorClass::NotFound
+        | ErrorClass::Damaged
+        | ErrorClass::WrongPassword
+        | ErrorClass::Unsupported
+        | ErrorClass::Timeout
+        | ErrorClass::Network
+        | ErrorClass::Tls
+        | ErrorClass::Protocol
+        | ErrorClass::Incomplete
+        | ErrorClass::Other => false,
     }
 }
 

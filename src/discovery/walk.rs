@@ -237,6 +237,7 @@ fn ends_search(kind: StoreErrorKind) -> bool {
 /// A failed verb as the failure of a search.
 pub(super) fn failed(error: &StoreError) -> ScanError {
     ScanError::new(error.kind.class(), &error.doing, &error.cause, &error.advice)
+        .asked_to_wait(error.wait)
 }
 
 fn too_many(cause: &str, advice: &str) -> ScanError {
@@ -249,6 +250,7 @@ fn unsearchable() -> StoreError {
         doing: "search for repositories".into(),
         cause: "this backend cannot tell which folders there are".into(),
         advice: "Name each repository, or search the folder or bucket behind the server.".into(),
+        wait: None,
     }
 }
 

@@ -9,8 +9,9 @@ use crate::scan::{Facts, UnknownWhy};
 use crate::secret::{EnvSpec, PasswordSpec};
 use crate::target::{PerMode, ResticSpec, SourceSpec};
 
-/// What a target does is in its name: `ok` has no lock, `locked` one, `hang`, `fail`, `panic`,
-/// `pending` (its key is there as soon as it is waited for), `queued` (it never is).
+/// What a target does is in its name: `ok` has no lock, `locked` one, `hang`, `fail`, `refuse`,
+/// `wait` (it asks to be left alone), `panic`, `pending` (its key is there as soon as it is waited
+/// for), `queued` (it never is).
 struct Acting {
     act: String,
     ready: AtomicUsize,
@@ -22,6 +23,9 @@ impl LockSource for Acting {
         match self.act.trim_end_matches(char::is_numeric) {
             "hang" => std::future::pending().await,
             "fail" => Err(ScanError::new(ErrorClass::Network, "list", "refused", "")),
+            "refuse" => Err(ScanError::new(ErrorClass::Auth, "list", "who is this?", "")),
+            "wait" => Err(ScanError::new(ErrorClass::Throttled, "list", "later", "")
+                .asked_to_wait(Some(Duration::from_secs(150)))),
             "panic" => panic!("asked for"),
             "pending" if self.ready.load(Ordering::SeqCst) == 0 => Ok(pending()),
             "queued" => Ok(pending()),
@@ -147,11 +151,36 @@ async fn a_time_out_and_a_panic_are_failures_of_their_target_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_target_is_tried_less_often_but_at_least_every_five_minutes() {
-    let mut bench = start(&["fail"], 4);
+async fn a_target_that_refuses_is_tried_less_often_but_at_least_every_five_minutes() {
+    let mut bench = start(&["refuse", "wait"], 4);
     bench.within(Duration::from_secs(1800)).await;
     let counts = bench.within(Duration::from_secs(3600)).await;
-    assert!((12..=14).contains(&counts["fail"]), "{counts:?}");
+    assert!((12..=14).contains(&counts["refuse"]), "{counts:?}");
+    // As it asked for, and a tenth more at most.
+    assert!((21..=24).contains(&counts["wait"]), "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_cannot_be_reached_is_tried_at_each_interval() {
+    let mut bench = start(&["fail", "hang"], 4);
+    bench.within(Duration::from_secs(1800)).await;
+    let counts = bench.within(Duration::from_secs(3600)).await;
+    assert!((59..=61).contains(&counts["fail"]), "{counts:?}");
+    assert!((59..=61).contains(&counts["hang"]), "{counts:?}");
+}
+
+#[test]
+fn nobody_is_left_alone_for_longer_than_five_minutes() {
+    let start = Instant::now();
+    let mut rhythm = Rhythm { due: start, failures: 0, is_idle: false };
+    let spec = spec("wait");
+    let throttled = |seconds| {
+        ScanError::new(ErrorClass::Throttled, "list", "later", "")
+            .asked_to_wait(Some(Duration::from_secs(seconds)))
+    };
+    rhythm.next(&spec, &Err(throttled(u64::MAX)), start);
+    let wait = rhythm.due - start;
+    assert!(wait >= BACK_OFF_MAX && wait <= BACK_OFF_MAX * 11 / 10, "{wait:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,9 +213,9 @@ fn scans_that_were_due_meanwhile_are_counted_not_made_up_for() {
     let start = Instant::now();
     let mut rhythm = Rhythm { due: start, failures: 0, is_idle: false };
     let spec = spec("ok");
-    assert_eq!(rhythm.next(&spec, Found::NoLock, start + Duration::from_secs(1)), 0);
+    assert_eq!(rhythm.next(&spec, &Ok(Look::default()), start + Duration::from_secs(1)), 0);
     assert_eq!(rhythm.due, start + Duration::from_secs(60));
-    assert_eq!(rhythm.next(&spec, Found::NoLock, start + Duration::from_secs(250)), 3);
+    assert_eq!(rhythm.next(&spec, &Ok(Look::default()), start + Duration::from_secs(250)), 3);
     assert_eq!(rhythm.due, start + Duration::from_secs(300));
 }
 
@@ -226,7 +255,7 @@ fn what_may_be_a_lock_is_looked_at_again_after_the_short_interval() {
         (Ok(Look::default()), Some(IDLE)),
     ];
     for (number, (outcome, wait)) in looks.into_iter().enumerate() {
-        assert_eq!(rhythm.next(&spec, Found::of(&outcome), due), 0);
+        assert_eq!(rhythm.next(&spec, &outcome, due), 0);
         let waited = rhythm.due - due;
         match wait {
             Some(wait) => assert_eq!(waited, wait, "look {number}"),

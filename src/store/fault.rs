@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
 use quick_xml::events::Event;
@@ -35,13 +36,15 @@ pub struct Fault {
     pub cause: String,
     /// The next step; empty when the backend's own advice fits.
     pub advice: Cow<'static, str>,
+    /// How long the server asks to be left alone, where it says so.
+    pub wait: Option<Duration>,
 }
 
 impl From<StoreError> for Fault {
     /// What kept a client from being made is told like a failed request.
     fn from(error: StoreError) -> Self {
         let cause = format!("{}: {}", error.doing, error.cause);
-        Self { kind: error.kind, cause, advice: error.advice.into() }
+        Self { kind: error.kind, cause, advice: error.advice.into(), wait: error.wait }
     }
 }
 
@@ -61,7 +64,7 @@ impl Fault {
         cause: impl Into<String>,
         advice: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { kind, cause: cause.into(), advice: advice.into() }
+        Self { kind, cause: cause.into(), advice: advice.into(), wait: None }
     }
 
     /// An answer that the service would never give.

@@ -16,11 +16,11 @@ use object_store::client::{
 };
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-use super::StoreErrorKind;
 use super::advice::Advice;
 use super::fault::{self, Fault, Hints};
 use super::list_page::{self, Proof};
 use super::object::Pages;
+use super::{StoreErrorKind, retry_after};
 use crate::scan::ErrorClass;
 use crate::secret::Secret;
 use crate::telemetry::{Operation, Telemetry};
@@ -149,6 +149,7 @@ impl Wire {
             value.map(str::to_owned)
         };
         let (region, code) = (field("x-amz-bucket-region"), field("x-ms-error-code"));
+        let wish = retry_after::wait(response.headers());
         // A body that does not come whole still has its status.
         let body = collect(response.into_body(), REFUSAL_BYTES_MAX).await.unwrap_or_default();
         let hints = Hints { region: region.as_deref(), code: code.as_deref() };
@@ -156,7 +157,8 @@ impl Wire {
         if refusal.container {
             refusal.fault.advice = self.0.advice.container.into();
         }
-        refusal.fault = self.0.advice.complete(refusal.fault);
+        let wait = wish.filter(|_| refusal.again);
+        refusal.fault = retry_after::told(self.0.advice.complete(refusal.fault), wait);
         if refusal.region.is_some() {
             let mut region = self.0.region.lock().unwrap_or_else(PoisonError::into_inner);
             *region = refusal.region;
@@ -169,7 +171,8 @@ impl Wire {
             let fault = Fault::no_service(refusal.fault.cause);
             return self.0.advice.complete(fault).into_http(false);
         }
-        refusal.fault.into_http(refusal.again)
+        // Who was told when to come back does not come back before.
+        refusal.fault.into_http(refusal.again && wait.is_none())
     }
 }
 

@@ -32,6 +32,7 @@ mod object;
 mod program;
 mod rclone;
 pub mod rest;
+pub mod retry_after;
 mod s3;
 pub mod sftp;
 
@@ -203,6 +204,8 @@ pub struct StoreError {
     pub cause: String,
     /// What a person can do next; a full sentence or empty.
     pub advice: String,
+    /// How long the backend asks to be left alone, where it says so.
+    pub wait: Option<Duration>,
 }
 
 impl StoreError {
@@ -212,7 +215,8 @@ impl StoreError {
         cause: impl Into<String>,
         advice: &str,
     ) -> Self {
-        Self { kind, doing: doing.into(), cause: cause.into(), advice: advice.into() }
+        let (doing, cause) = (doing.into(), cause.into());
+        Self { kind, doing, cause, advice: advice.into(), wait: None }
     }
 }
 

@@ -134,7 +134,8 @@ impl Objects {
         };
         let fault = self.advice.complete(fault);
         let cause = format!("{} ({})", fault.cause, self.shown);
-        Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
+        let error = StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice);
+        Err(StoreError { wait: fault.wait, ..error })
     }
 
     async fn entries(&self, folder: &str, deep: bool) -> Result<Listing, Fault> {

@@ -31,7 +31,7 @@ use super::fault::{Fault, explain, is_html};
 use super::http::{Count, Limits, RETRIES, collect};
 use super::{
     ENTRIES_MAX, Entry, EntryKind, Listing, ReadStore, StoreError, StoreErrorKind, check_options,
-    doing, is_inside,
+    doing, is_inside, retry_after,
 };
 use crate::location::{RestLocation, RestPlace};
 use crate::scan::ErrorClass;
@@ -189,7 +189,8 @@ impl Rest {
         };
         let fault = self.advice.complete(self.carrier.explain(fault).await);
         let cause = format!("{} ({})", fault.cause, self.shown);
-        Err(StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice))
+        let error = StoreError::new(fault.kind, doing(verb, path), cause, &fault.advice);
+        Err(StoreError { wait: fault.wait, ..error })
     }
 
     fn url(&self, path: &str, folder: bool) -> Result<Uri, Fault> {
@@ -236,7 +237,11 @@ impl Rest {
                         uncached(response.headers())?;
                         return Ok((response, count));
                     }
-                    Some(refused) => refused,
+                    Some((fault, again)) => {
+                        let wait = again.then(|| retry_after::wait(response.headers())).flatten();
+                        // Who was told when to come back does not come back before.
+                        (retry_after::told(fault, wait), again && wait.is_none())
+                    }
                 },
                 Err(error) => {
                     let fault = explain(&error);

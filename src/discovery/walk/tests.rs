@@ -50,7 +50,13 @@ impl ReadStore for Tree {
         self.listed.fetch_add(1, Ordering::SeqCst);
         if let Some(kind) = self.faults.get(folder) {
             let (doing, cause) = (format!("list folders of {folder}"), "as asked".into());
-            return Err(StoreError { kind: *kind, doing, cause, advice: String::new() });
+            return Err(StoreError {
+                kind: *kind,
+                doing,
+                cause,
+                advice: String::new(),
+                wait: None,
+            });
         }
         let start = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let below = self.folders.iter().filter_map(|path| path.strip_prefix(&start));

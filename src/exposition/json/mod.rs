@@ -205,7 +205,7 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration, max: usize) -> 
             Phase::Failing { since, .. } => Some(*since),
             Phase::Pending | Phase::Seen(_) => None,
         },
-        error: target.error().map(|ScanError { class, doing, cause, advice }| Error {
+        error: target.error().map(|ScanError { class, doing, cause, advice, wait: _ }| Error {
             reason: class.as_str(),
             doing,
             cause,

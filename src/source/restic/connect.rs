@@ -83,4 +83,5 @@ fn secret_failed(error: SecretError) -> ScanError {
 /// A failed verb as the failure of a scan.
 pub fn store_failed(error: &StoreError) -> ScanError {
     ScanError::new(error.kind.class(), &error.doing, &error.cause, &error.advice)
+        .asked_to_wait(error.wait)
 }

@@ -65,6 +65,33 @@ async fn refusals_are_told_apart_and_show_no_secret() {
     expect(listing, Failed(ErrorClass::Protocol), &["404", "S3 service"]);
 }
 
+/// Refusals of both kinds of client, and what they say of the time to come.
+#[tokio::test]
+async fn a_server_that_says_when_to_come_back_is_not_asked_again_before() {
+    let date = |seconds: &str| format!("Tue, 01 Dec 2026 12:{seconds} GMT");
+    for (status, wish, wait, words) in [
+        (429, "120".to_owned(), Some(120), "again after 120 s"),
+        (503, date("02:00"), Some(90), "again after 90 s"),
+        (503, "soon".to_owned(), None, "503"),
+        // It will not help to come back.
+        (403, "120".to_owned(), None, "403"),
+    ] {
+        let headers = vec![("retry-after", wish), ("date", date("00:30"))];
+        for scheme in ["s3:http://HOST/bucket/repo", "rest:http://HOST/repo"] {
+            let headers = headers.clone();
+            let script = move |_: &Seen| Reply::Answer(status, headers.clone(), Bytes::new());
+            let server = FaultServer::start(script).await;
+            let repository = scheme.replace("HOST", &server.host());
+            let opened = Case::of(&repository).open().expect("opens");
+            let error = opened.store.list("locks").await.expect_err("is refused");
+            assert_eq!(error.wait, wait.map(Duration::from_secs), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+            let asked = if status == 503 && wait.is_none() { 3 } else { 1 };
+            assert_eq!(server.seen().len(), asked, "{error}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn answers_that_are_no_whole_listing_fail() {
     let protocol = StoreErrorKind::Failed(ErrorClass::Protocol);

@@ -135,6 +135,7 @@ fn error(kind: StoreErrorKind, doing: &str) -> StoreError {
         doing: doing.into(),
         cause: format!("{kind:?} in the words of the backend"),
         advice: String::new(),
+        wait: None,
     }
 }
 
