@@ -53,7 +53,11 @@ impl Inner {
             }
             Ok(None) if matches!(repository.session.opener, Opener::Sealed) => SealedWhy::NoKey,
             Ok(None) => SealedWhy::KeyPending,
-            Err(error) => return Err(Trouble::Standing(error)),
+            Err(last) => {
+                let opened = self.retried(last).await.map_err(Trouble::Standing)?;
+                let found = self.list(&repository, cold).await?;
+                return self.open_all(&opened, found).await;
+            }
         };
         let found = self.list(&repository, cold).await?;
         Ok(self.sealed(&repository, found, &sealed))

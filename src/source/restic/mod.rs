@@ -200,6 +200,27 @@ impl Inner {
         last.map_or(Ok(None), Err)
     }
 
+    /// What came of the attempt to derive the key that runs while an older error stands, if it
+    /// ends while there is time to list the locks. The attempt outlives the scan if not.
+    ///
+    /// # Errors
+    /// Why there is no key: the older error, or that of the attempt.
+    async fn retried(&self, last: ScanError) -> Result<Arc<Opened>, ScanError> {
+        let finished = match &self.state().key {
+            KeyState::Pending(pending) => Some(pending.finished.clone()),
+            KeyState::Idle | KeyState::Open(_) | KeyState::Failed(_) => None,
+        };
+        if let Some(mut finished) = finished {
+            // An error means that the sender is gone, and the derivation with it.
+            let _ = tokio::time::timeout(self.timeout / 2, finished.changed()).await;
+        }
+        match &self.state().key {
+            KeyState::Open(opened) => Ok(Arc::clone(opened)),
+            KeyState::Failed(failed) => Err(failed.error.clone()),
+            KeyState::Idle | KeyState::Pending(_) => Err(last),
+        }
+    }
+
     /// `done` is dropped at the end, whatever happens, and that is what waiters wait for.
     async fn derive(
         self: Arc<Self>,

@@ -59,7 +59,8 @@ pub struct Pending {
 /// A derivation that failed.
 #[derive(Debug)]
 pub struct Failed {
-    error: ScanError,
+    /// Why.
+    pub error: ScanError,
     failures: u32,
     retry_at: Instant,
 }
