@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 
 mod changes;
 mod configured;
@@ -51,6 +52,8 @@ const CLOCK_EVERY: Duration = Duration::from_secs(5);
 const LOOK_AT_MACHINE_EVERY: Duration = Duration::from_secs(15);
 /// What is remembered is written down this often, while there is something new.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
+/// How long the end of the process waits for that.
+const LAST_WRITE: Duration = Duration::from_secs(10);
 
 /// How a command ends when it does not succeed.
 #[derive(Debug)]
@@ -359,13 +362,16 @@ struct Tracking {
 async fn track(mut on: Tracking) {
     let mut batch = Vec::new();
     let mut written = Instant::now();
+    let mut writing: Option<JoinHandle<()>> = None;
     let mut ticks = tokio::time::interval(CLOCK_EVERY);
     loop {
         follow_clock(&mut on.tracker);
         on.publish.send_replace(on.tracker.status());
-        if written.elapsed() >= WRITE_EVERY {
+        // Nobody waits for a disk here, which may be slow or hang; then no second writer is sent.
+        let ended = writing.as_ref().is_none_or(JoinHandle::is_finished);
+        if ended && written.elapsed() >= WRITE_EVERY {
             written = Instant::now();
-            remember(&on).await;
+            writing = Some(tokio::spawn(remember(&on)));
         }
         tokio::select! {
             _ = ticks.tick() => {}
@@ -404,17 +410,31 @@ async fn track(mut on: Tracking) {
             _ = on.stopping.wait_for(|stopping| *stopping) => break,
         }
     }
-    remember(&on).await;
+    let last = async {
+        if let Some(writing) = writing {
+            // What went wrong with it is in the log.
+            let _ = writing.await;
+        }
+        remember(&on).await;
+    };
+    if tokio::time::timeout(LAST_WRITE, last).await.is_err() {
+        tracing::warn!("the state folder does not answer; what was written last stays in it");
+    }
 }
 
-async fn remember(on: &Tracking) {
-    let Some(state) = on.state.clone() else { return };
-    let (saved, machine) = (on.tracker.save(), on.machine.clone());
-    let store = move || state.store(Remembered { saved, traces: machine.traces.save() });
-    match tokio::task::spawn_blocking(store).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
-        Err(error) => tracing::error!(%error, "what is remembered was not written down"),
+/// Writes down what is remembered now.
+fn remember(on: &Tracking) -> impl Future<Output = ()> + use<> {
+    let store = on.state.clone().map(|state| {
+        let (saved, machine) = (on.tracker.save(), on.machine.clone());
+        move || state.store(Remembered { saved, traces: machine.traces.save() })
+    });
+    async {
+        let Some(store) = store else { return };
+        match tokio::task::spawn_blocking(store).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "what is remembered was not written down"),
+            Err(error) => tracing::error!(%error, "what is remembered was not written down"),
+        }
     }
 }
 
