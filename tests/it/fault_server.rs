@@ -209,6 +209,20 @@ impl Bucket {
         }
     }
 
+    /// Answers one request for `/…` as a REST server does, in the second version of its protocol.
+    pub fn rest(&self, seen: &Seen) -> Reply {
+        let path = seen.target.trim_start_matches('/');
+        if !path.ends_with('/') {
+            return self.reply(&Seen { target: format!("/bucket/{path}"), ..seen.clone() });
+        }
+        let names = self.objects.iter().filter_map(|(key, body)| {
+            let name = key.strip_prefix(path).filter(|name| !name.contains('/'))?;
+            Some(format!("{{\"name\":\"{name}\",\"size\":{}}}", body.len()))
+        });
+        let body = format!("[{}]", names.collect::<Vec<_>>().join(","));
+        Reply::Answer(200, vec![], body.into())
+    }
+
     fn list(&self, query: &BTreeMap<String, String>) -> Reply {
         let prefix = query.get("prefix").map_or("", String::as_str);
         // Characters in the token that must be encoded to come back whole.
@@ -250,9 +264,9 @@ impl Bucket {
     }
 }
 
-/// A server whose certificate only [`AUTHORITY`] vouches for; it answers every request with an
-/// empty listing and ends with the test's process. It may ask clients for a certificate too.
-pub fn start_tls(asks_clients: bool) -> SocketAddr {
+/// Of a server whose certificate only [`AUTHORITY`] vouches for. It may ask clients for a
+/// certificate too.
+pub fn tls_config(asks_clients: bool) -> Arc<rustls::ServerConfig> {
     let certificate = include_bytes!("../fixtures/tls/server.pem");
     let key = include_bytes!("../fixtures/tls/server.key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -276,9 +290,15 @@ pub fn start_tls(asks_clients: bool) -> SocketAddr {
             PrivateKeyDer::from_pem_slice(key).expect("a key"),
         )
         .expect("they fit");
+    Arc::new(config)
+}
+
+/// A server of [`tls_config`] that answers every request with an empty listing and ends with the
+/// test's process.
+pub fn start_tls(asks_clients: bool) -> SocketAddr {
+    let config = tls_config(asks_clients);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = listener.local_addr().expect("is bound");
-    let config = Arc::new(config);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let session = rustls::ServerConnection::new(config.clone()).expect("is configured");

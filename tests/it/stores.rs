@@ -28,6 +28,7 @@ mod discovery;
 mod every_request;
 mod everywhere;
 mod faults;
+mod hangs;
 mod rclone;
 mod rest;
 mod server;

@@ -42,6 +42,26 @@ pub fn reader_of(
     options: &[(&str, &str)],
     context: &Context,
 ) -> Box<dyn LockSource> {
+    source::open(&spec_of(repository, password, env, options), context)
+}
+
+/// The reader of a repository anywhere whose scans may take so long.
+pub fn reader_limited(
+    repository: &str,
+    env: &[(&str, &str)],
+    timeout: Duration,
+    context: &Context,
+) -> Box<dyn LockSource> {
+    let spec = spec_of(repository, PasswordSpec::Inherit, env, &[]);
+    source::open(&TargetSpec { timeout, ..spec }, context)
+}
+
+fn spec_of(
+    repository: &str,
+    password: PasswordSpec,
+    env: &[(&str, &str)],
+    options: &[(&str, &str)],
+) -> TargetSpec {
     // Empty variables count as none: what runs the tests may have some of restic's own.
     let none = ["RESTIC_PASSWORD", "RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND"];
     let mut variables: BTreeMap<_, _> =
@@ -56,7 +76,7 @@ pub fn reader_of(
         cacert: vec![],
         insecure_tls: false,
     };
-    let spec = TargetSpec {
+    TargetSpec {
         name: TargetName::new("t").expect("a name"),
         interval: Duration::from_secs(60),
         idle_interval: Duration::from_secs(60),
@@ -65,8 +85,7 @@ pub fn reader_of(
         stuck_limit: PerMode::default(),
         host: Arc::default(),
         source: SourceSpec::Restic(restic),
-    };
-    source::open(&spec, context)
+    }
 }
 
 /// Looks once, with the key there.

@@ -13,15 +13,15 @@ use crate::target::{context, reader_of, scan};
 
 /// One request that does not work, whenever it is sent.
 #[derive(Default)]
-struct Trouble {
+pub(super) struct Trouble {
     /// Requests so far, each once: a retry is the same request.
-    known: Vec<(String, String)>,
+    pub known: Vec<(String, String)>,
     /// Which of them fails, counted from 0.
-    fails: Option<usize>,
+    pub fails: Option<usize>,
 }
 
 impl Trouble {
-    fn hits(&mut self, seen: &Seen) -> bool {
+    pub fn hits(&mut self, seen: &Seen) -> bool {
         let request = (seen.method.clone(), seen.target.clone());
         let number = self.known.iter().position(|known| *known == request).unwrap_or_else(|| {
             self.known.push(request);
@@ -49,7 +49,7 @@ fn ways_to_fail() -> Vec<Way> {
 }
 
 /// An error, or all the locks: each as it is, or, when its own file was refused, sealed.
-fn is_true(result: &Result<Look, ScanError>, truth: &[String], what: &str) {
+pub(super) fn is_true(result: &Result<Look, ScanError>, truth: &[String], what: &str) {
     let look = match result {
         Ok(look) => look,
         Err(error) => {
@@ -67,7 +67,7 @@ fn is_true(result: &Result<Look, ScanError>, truth: &[String], what: &str) {
     }
 }
 
-async fn recovers(source: &dyn LockSource, truth: &[String], refused: bool, what: &str) {
+pub(super) async fn recovers(source: &dyn LockSource, truth: &[String], refused: bool, what: &str) {
     let look = scan(source).await.unwrap_or_else(|error| panic!("after {what}: {error}"));
     if !refused {
         assert_eq!(told(&look), truth, "after {what}");
