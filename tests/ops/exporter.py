@@ -50,9 +50,11 @@ class Exporter(servers.Server):
         if self.traced and self.process and self.process.poll() is None:
             # A tracer that is ended leaves what it traced running: the other way round it follows.
             pid = self.process.pid
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for child in children:
                 os.kill(int(child), signal.SIGTERM)
-            self.process.wait(10)
+            if children:
+                self.process.wait(10)
         super().__exit__(*arguments)
 
     def page(self) -> str:

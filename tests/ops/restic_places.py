@@ -197,7 +197,8 @@ def make_template(
     place = Folder(folder / uuid.uuid4().hex, password)
     restic.run(place, "init")
     if cheap:
-        restic_repo.cheapen(place.path, password, restic.run(place, "cat", "masterkey", "-q"))
+        master = restic.run(place, "cat", "masterkey", "-q")
+        restic_repo.set_key_cost(place.path, password, master)
     data = folder / "data"
     data.write_bytes(os.urandom(DATA_BYTES))
     restic.run(place, "backup", str(data))

@@ -134,20 +134,23 @@ def name_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def cheapen(repository: Path, password: str, master: str) -> None:
-    """Replaces the key file by one for the same password that is opened in milliseconds.
+def set_key_cost(repository: Path, password: str, master: str, cost: int = 1024) -> None:
+    """Replaces the key file by one for the same password; the usual cost is one of milliseconds.
 
-    restic makes keys that take half a second on purpose; it opens any
+    It takes a KiB for each unit. restic makes keys that take half a second on purpose; it opens any
     (`internal/repository/key.go`, `internal/crypto/kdf.go`).
     """
     salt = os.urandom(64)
-    cost = {"N": 1024, "r": 8, "p": 1}
-    derived = hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1, dklen=64)
+    parameters = {"N": cost, "r": 8, "p": 1}
+    memory = 2 * 1024 * cost + (1 << 20)
+    derived = hashlib.scrypt(
+        password.encode(), salt=salt, n=cost, r=8, p=1, dklen=64, maxmem=memory
+    )
     sealed = Key(derived[:32], derived[32:48], derived[48:]).seal(master.encode())
     encoded = {"salt": salt, "data": sealed}
     text = json.dumps(
         {"created": "2026-01-02T03:04:05Z", "username": "u", "hostname": "h", "kdf": "scrypt"}
-        | cost
+        | parameters
         | {name: base64.b64encode(value).decode() for name, value in encoded.items()}
     ).encode()
     (old,) = (repository / "keys").iterdir()
