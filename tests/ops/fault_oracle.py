@@ -10,7 +10,7 @@ import threading
 import exporter
 import servers
 
-BETWEEN_SECONDS = 0.1
+BETWEEN_SECONDS = 0.2
 
 
 class Oracle(threading.Thread):

@@ -6,6 +6,7 @@ and when the fault is over the next scan is a good one.
 
 import contextlib
 import email.utils
+import functools
 import hashlib
 import json
 import os
@@ -15,10 +16,10 @@ import signal
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from pathlib import Path
 
 import certificates
@@ -29,8 +30,10 @@ import servers
 from fault_backend import Backend, Request
 from fault_oracle import Oracle, Watch
 from restic_places import Folder, Restic
+from together import Together
 
 INTERVAL_SECONDS = 1
+MAKING = threading.Lock()
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
@@ -39,33 +42,38 @@ def run(*words: object) -> None:
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
 
 
-class Case(unittest.TestCase):
-    """Copies of one repository with the lock of a backup that was killed on another host."""
+def load_tests(loader, tests: unittest.TestSuite, pattern) -> unittest.TestSuite:
+    return Together(tests)
 
-    @classmethod
-    def setUpClass(cls):
-        restic_places.require_namespaces()
-        cls.stage = contextlib.ExitStack()
-        cls.addClassCleanup(cls.stage.close)
-        made = Path(cls.stage.enter_context(tempfile.TemporaryDirectory()))
-        restic = Restic(os.environ["RESTIC_018"])
-        cls.template = restic_places.make_template(restic, made)
-        place = Folder(cls.template)
-        with restic_places.holding(restic, place, "shared", hostname="web03") as holder:
-            holder.kill()
+
+@functools.cache
+def made() -> tempfile.TemporaryDirectory:
+    """Has a repository with the lock of a backup that was killed on another host."""
+    restic_places.require_namespaces()
+    folder = tempfile.TemporaryDirectory()
+    restic = Restic(os.environ["RESTIC_018"])
+    place = Folder(restic_places.make_template(restic, Path(folder.name)))
+    with restic_places.holding(restic, place, "shared", hostname="web03") as holder:
+        holder.kill()
+    place.path.rename(Path(folder.name) / "repository")
+    return folder
+
+
+def template() -> Path:
+    with MAKING:
+        return Path(made().name) / "repository"
+
+
+class Case(unittest.TestCase):
+    """Copies of one repository with one lock."""
 
     def setUp(self):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
-        self.folder = self.site()
-        self.place = self.folder / "ill"
-
-    def site(self) -> Path:
-        """A folder with the repository that will be ill and the one that will be well."""
-        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         for name in ("ill", "well"):
-            Folder(folder / name).fill(self.template)
-        return folder
+            Folder(self.folder / name).fill(template())
+        self.place = self.folder / "ill"
 
     @contextlib.contextmanager
     def watching(
@@ -74,12 +82,10 @@ class Case(unittest.TestCase):
         answers: bool = True,
         environment: dict[str, str] | None = None,
         before: tuple[str, ...] = (),
-        folder: Path | None = None,
         **restic: object,
     ) -> Iterator[Watch]:
         """An exporter that has seen both locks, read by the oracle until the end of the block."""
-        folder = folder or self.folder
-        places = {"ill": location or str(folder / "ill"), "well": str(folder / "well")}
+        places = {"ill": location or str(self.place), "well": str(self.folder / "well")}
         targets = [
             {"name": name, "restic": {"repository": place} | (restic if name == "ill" else {})}
             for name, place in places.items()
@@ -87,7 +93,7 @@ class Case(unittest.TestCase):
         targets[0]["timeout"] = "1s"
         config = {"scan": {"interval": f"{INTERVAL_SECONDS}s"}, "targets": targets}
         environment = {"RESTIC_PASSWORD": restic_places.PASSWORD} | (environment or {})
-        with exporter.Exporter(folder, config, environment, before) as running:
+        with exporter.Exporter(self.folder, config, environment, before) as running:
             watch = Watch(running)
             watch.sees_all()
             with Oracle(running, list(places), answers):
@@ -315,22 +321,15 @@ class Machine(Case):
 class StateFolder(Case):
     """Where the exporter remembers is on a disk that fails; nothing else depends on it."""
 
-    def test_a_disk_that_is_full_read_only_or_hangs(self):
-        # It writes every ten seconds, for which all of them wait together.
-        with futures.ThreadPoolExecutor() as pool:
-            kinds = (self.full, self.read_only, self.hanging)
-            for done in [pool.submit(kind, self.site()) for kind in kinds]:
-                done.result()
-
     @contextlib.contextmanager
-    def remembering(self, folder: Path, state: Path) -> Iterator[tuple[Watch, Path]]:
+    def remembering(self, state: Path) -> Iterator[tuple[Watch, Path]]:
         environment = {"LOCK_EXPORTER_STATE_DIR": str(state)}
-        with self.watching(folder=folder, environment=environment) as watch:
+        with self.watching(environment=environment) as watch:
             yield watch, state / "memory.json"
 
     @contextlib.contextmanager
-    def mounted(self, folder: Path, *words: object) -> Iterator[Path]:
-        place = folder / "mounted"
+    def mounted(self, *words: object) -> Iterator[Path]:
+        place = self.folder / "mounted"
         place.mkdir()
         run("mount", *words, place)
         try:
@@ -339,12 +338,12 @@ class StateFolder(Case):
             run("umount", place)
 
     @contextlib.contextmanager
-    def disk(self, folder: Path) -> Iterator[Path]:
-        image = folder / "image"
+    def disk(self) -> Iterator[Path]:
+        image = self.folder / "image"
         with image.open("wb") as file:
             file.truncate(128 << 20)
         run("mkfs.btrfs", "-q", image)
-        with self.mounted(folder, "-o", "loop", image) as place:
+        with self.mounted("-o", "loop", image) as place:
             state = place / "state"
             run("btrfs", "-q", "subvolume", "create", state)
             yield state
@@ -369,10 +368,10 @@ class StateFolder(Case):
         servers.wait_for("the memory", memory.exists)
         json.loads(memory.read_text())
 
-    def full(self, folder: Path) -> None:
+    def test_a_disk_that_is_full(self) -> None:
         with (
-            self.mounted(folder, "-t", "tmpfs", "-o", "size=64k", "none") as disk,
-            self.remembering(folder, disk) as (watch, memory),
+            self.mounted("-t", "tmpfs", "-o", "size=64k", "none") as disk,
+            self.remembering(disk) as (watch, memory),
         ):
             filler = disk / "filler"
             with contextlib.suppress(OSError), filler.open("wb") as file:
@@ -381,18 +380,18 @@ class StateFolder(Case):
             filler.unlink()
             self.is_written(memory)
 
-    def read_only(self, folder: Path) -> None:
+    def test_a_disk_that_is_read_only_for_a_while(self) -> None:
         def set_to(value: str) -> None:
             run("btrfs", "-q", "property", "set", "-ts", state, "ro", value)
 
-        with self.disk(folder) as state, self.remembering(folder, state) as (watch, memory):
+        with self.disk() as state, self.remembering(state) as (watch, memory):
             set_to("true")
             self.complains(watch, "Read-only")
             set_to("false")
             self.is_written(memory)
 
-    def hanging(self, folder: Path) -> None:
-        with self.disk(folder) as state, self.remembering(folder, state) as (watch, memory):
+    def test_a_disk_that_hangs(self) -> None:
+        with self.disk() as state, self.remembering(state) as (watch, memory):
             with self.frozen(state.parent):
                 tasks = Path(f"/proc/{watch.running.process.pid}/task")
                 servers.wait_for(
