@@ -176,7 +176,7 @@ pub const PARSERS: &[Parser] = &[
     Parser { name: "fdinfo", words: LOCKS_WORDS, samples: none, base: KIB, each: 16, run: fdinfo },
     Parser { name: "mountinfo", words: MOUNT_WORDS, samples: none, base: KIB, each: 4, run: mount },
     Parser { name: "stat", words: STAT_WORDS, samples: none, base: KIB, each: 16, run: stat },
-    Parser { name: "status", words: STATUS_WORDS, samples: none, base: KIB, each: 4, run: status },
+    Parser { name: "status", words: STATUS_WORDS, samples: none, base: KIB, each: 8, run: status },
     Parser { name: "pid", words: &["\n", "-", " "], samples: none, base: KIB, each: 4, run: pids },
     listings::REST,
     listings::S3,
