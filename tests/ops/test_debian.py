@@ -17,7 +17,7 @@ CONFIGURATION = "/etc/default/lock-exporter"
 CHANGED = 'ARGS="--log.level=debug"\n'
 
 
-def build(folder: Path, version: str) -> Path:
+def build(folder: Path, version: str, **environment: str) -> Path:
     """The package with the program under test."""
     package = folder / f"lock-exporter_{version}.deb"
     # The program lies where cargo-deb looks for it; nothing is compiled here.
@@ -30,7 +30,7 @@ def build(folder: Path, version: str) -> Path:
             *("--deb-version", version, "-o", package),
         ],
         cwd=checkout.ROOT,
-        env=os.environ | {"CARGO_TARGET_DIR": str(target)},
+        env=os.environ | {"CARGO_TARGET_DIR": str(target)} | environment,
         capture_output=True,
         text=True,
         timeout=600,
@@ -59,6 +59,13 @@ class Package(unittest.TestCase):
             timeout=300,
         )
         self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_same_source_makes_the_same_bytes(self):
+        made = [
+            build(self.folder / place, "0.1.0-1", SOURCE_DATE_EPOCH="1700000000").read_bytes()
+            for place in ("here", "there")
+        ]
+        self.assertEqual(made[0], made[1])
 
     def test_it_is_installed_used_upgraded_and_purged(self):
         with debian_root.DebianRoot() as root:
