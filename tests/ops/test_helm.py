@@ -297,6 +297,20 @@ class Configuration(unittest.TestCase):
         )
         self.assertEqual(spec["serviceAccountName"], "backup")
 
+    def test_the_recipe_mounts_what_its_targets_read(self):
+        page = (checkout.ROOT / "docs/recipes/kubernetes.md").read_text()
+        (block,) = re.findall(r"^```yaml\n(# my-values.*?)^```$", page, re.M | re.S)
+        objects = render(yaml.safe_load(block))
+        config = yaml.safe_load(only(objects, "ConfigMap")["data"]["lock_exporter.yml"])
+        mounts = {m["mountPath"] for m in chart.exporter(objects)["volumeMounts"]}
+        read = set()
+        for target in config["targets"]:
+            read.add(target["restic"]["env_dir"])
+            if "password_file" in target["restic"]:
+                read.add(str(Path(target["restic"]["password_file"]).parent))
+        self.assertEqual(len(read), 3)
+        self.assertLessEqual(read, mounts)
+
     def test_the_image(self):
         image = chart.exporter(chart.ci("names"))["image"]
         self.assertRegex(image, r"^registry\.example\.com:5000/backup/lock_exporter@sha256:0123")
