@@ -168,7 +168,7 @@ WATCHED = Table(
             cell_options=COLORED_CELL,
             mappings=list(locks.STATE_WORDS),
             align="left",
-            width=110,
+            width=130,
         ),
         column(
             "Value #B",
@@ -266,7 +266,7 @@ def over_time():
             width=12,
             height=9,
             unit="percentunit",
-            no_value="no lock with a limit is held",
+            no_value="no lock with a limit was held, or no exporter was there",
             steps=(Step(None, GREY), Step(0, "green"), Step(0.8, "yellow"), Step(1, "red")),
             threshold_lines=True,
             minimum=0,

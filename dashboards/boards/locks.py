@@ -316,11 +316,11 @@ WHO = (
     column("target", links=[TO_TARGET], width=130),
     column("cluster", width=100),
     column("host", width=90),
-    column("mode", width=90),
+    column("mode", width=85),
     column("hostname", "holder", mappings=list(UNNAMED), width=130),
-    column("username", "user", width=90),
+    column("username", "user", width=80),
     column("command", width=130),
-    column("pid", "PID", width=80),
+    column("pid", "PID", width=70),
 )
 TO_DO = column(
     "Value #A",
@@ -354,7 +354,7 @@ def holds(scope: Scope, title: str, description: str, height: int) -> Panel:
         no_value="no lock is held, or no exporter is there",
         overrides=(
             TO_DO,
-            column("Value #B", "held for", unit=DURATION, decimals=1, width=110),
+            column("Value #B", "held for", unit=DURATION, decimals=1, width=100),
             column(
                 "Value #C",
                 "refreshed ago",
@@ -365,7 +365,7 @@ def holds(scope: Scope, title: str, description: str, height: int) -> Panel:
                 # A lock of the kernel has no refresh.
                 thresholds=thresholds((Step(None, "transparent"), *AGE_STEPS[1:])),
             ),
-            column("Value #D", "stuck after", unit=DURATION, width=110),
+            column("Value #D", "stuck after", unit=DURATION, width=100),
             *WHO,
         ),
         transformations=merged(

@@ -170,15 +170,15 @@ WATCHED_BY = Table(
     height=9,
     no_value="no exporter watches it",
     overrides=(
-        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE], width=190),
+        column("instance", "exporter", links=[locks.TO_EXPORTER_PAGE], width=170),
         column("target", width=110),
         column("host", width=80),
-        column("source", width=75),
-        column("backend", width=85),
+        column("source", width=65),
+        column("backend", width=80),
         column(
             "sealed",
             "key",
-            width=80,
+            width=60,
             mappings=list(
                 words(("true", "none", GREY), ("false", "yes", "green"))
             ),
