@@ -150,8 +150,8 @@ def of_listed(metric: str) -> str:
 
 WATCHED = Table(
     "Which lock files are watched?",
-    f"At most {ROWS}, held ones first. A job's lock is free between runs; a daemon's "
-    "should always be held.",
+    f"At most {ROWS}, daemons that are away and held ones first. A job's lock is free between "
+    "runs; a daemon's should always be held.",
     (
         Query(LISTED, format="table"),
         Query(of_listed("lock_target_expected_held"), format="table"),

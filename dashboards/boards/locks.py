@@ -68,13 +68,14 @@ STATES = (
     (2, "shared", "blue"),
     (3, "exclusive", "orange"),
 )
-# A daemon's lock is meant to be held: what is good of a job's is bad of it.
-DAEMON = 4
+# A daemon's lock is meant to be held: what is good of a job's is bad of it, and its numbers run the
+# other way, so that the highest is worst.
+DAEMON = 8
 DAEMON_STATES = (
+    (DAEMON - 3, "daemon holds", "green"),
+    (DAEMON - 2, "daemon holds", "green"),
+    (DAEMON - 1, "daemon away", "red"),
     (DAEMON, "unknown", GREY),
-    (DAEMON + 1, "daemon away", "red"),
-    (DAEMON + 2, "daemon holds", "green"),
-    (DAEMON + 3, "daemon holds", "green"),
 )
 ALL_STATES = (*STATES, *DAEMON_STATES)
 STATE_WORDS = words(*ALL_STATES)
@@ -219,7 +220,7 @@ class Scope:
         )
         state = f"max {ONE_STATE} (({is_in}) * on (state) group_left () ({numbers}))"
         role = f"{self.of('lock_target_expected_held')} * {DAEMON} or {self.info} * 0"
-        return f"{state} + {SAME_TARGET} max by {TARGET} ({role})"
+        return f"abs({state} - {SAME_TARGET} max by {TARGET} ({role}))"
 
     @property
     def state(self) -> str:

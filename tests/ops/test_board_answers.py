@@ -458,8 +458,8 @@ class Answers(unittest.TestCase):
             ("sealed", "a", 0),
             ("files", "remote", 0),
             # A daemon's lock is meant to be held.
-            ("files", "agent", 7),
-            ("files", "idle-agent", 5),
+            ("files", "agent", 5),
+            ("files", "idle-agent", 7),
         ):
             with self.subTest(scene):
 
