@@ -10,6 +10,7 @@ the tops of two boards, for the documentation. No Grafana is involved: `app.jsx`
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -209,5 +210,11 @@ def draw(drawing: Path, folder: Path, small: bool = False) -> list[Path]:
 
 if __name__ == "__main__":
     drawing, folder = (Path(argument).resolve() for argument in sys.argv[1:3])
-    for path in draw(drawing, folder, "--small" in sys.argv[3:]):
-        print(path)
+    if "--small" in sys.argv[3:]:
+        # Nothing but the pictures is for the documentation.
+        with tempfile.TemporaryDirectory() as scratch:
+            for path in draw(drawing, Path(scratch), small=True):
+                print(shutil.copy(path, folder))
+    else:
+        for path in draw(drawing, folder):
+            print(path)
