@@ -35,11 +35,17 @@ pub fn happened(event: &Event) -> String {
                 _ => format!("new {} locks are refused, for {}", mode.as_str(), in_words(since)),
             }
         }
-        Happening::Unblocked { mode, since } => format!(
+        Happening::Unblocked { mode, since: Some(since) } => format!(
             "new {} locks are granted again after {}",
             mode.as_str(),
             in_words(event.at.duration_since(*since))
         ),
+        Happening::Unblocked { mode, since: None } => {
+            format!("new {} locks are granted again", mode.as_str())
+        }
+        Happening::Untold { mode } => {
+            format!("it could not be told whether new {} locks are refused", mode.as_str())
+        }
         Happening::ScanFailing { error } => {
             format!(
                 "cannot be scanned ({}): {}: {}",

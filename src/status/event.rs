@@ -95,8 +95,13 @@ pub enum Happening {
     Unblocked {
         /// Of which mode.
         mode: LockMode,
-        /// Since when they had been refused.
-        since: Timestamp,
+        /// Since when they had been refused; absent when looks that could not tell lie between.
+        since: Option<Timestamp>,
+    },
+    /// What was told last of new locks of a mode is not known any more.
+    Untold {
+        /// Of which mode.
+        mode: LockMode,
     },
     /// The first scan after good ones, or after none, failed.
     ScanFailing {
@@ -127,7 +132,7 @@ pub enum Happening {
 
 impl Happening {
     /// Every word of [`Happening::as_str`].
-    pub const WORDS: [&'static str; 12] = [
+    pub const WORDS: [&'static str; 13] = [
         "hold_started",
         "hold_ended",
         "stale",
@@ -135,6 +140,7 @@ impl Happening {
         "removed_stale",
         "blocked",
         "unblocked",
+        "untold",
         "scan_failing",
         "scan_recovered",
         "reloaded",
@@ -149,6 +155,7 @@ impl Happening {
             Happening::RemovedStale { .. } => "removed_stale",
             Happening::Blocked { .. } => "blocked",
             Happening::Unblocked { .. } => "unblocked",
+            Happening::Untold { .. } => "untold",
             Happening::ScanFailing { .. } => "scan_failing",
             Happening::ScanRecovered { .. } => "scan_recovered",
             Happening::Reloaded { .. } => "reloaded",

@@ -229,10 +229,12 @@ impl Shift for Event {
     fn shift(&mut self, by: SignedDuration) {
         self.at.shift(by);
         match &mut self.what {
-            Happening::Blocked { since, .. }
-            | Happening::Unblocked { since, .. }
-            | Happening::ScanRecovered { since } => since.shift(by),
-            Happening::Lock { .. }
+            Happening::Blocked { since, .. } | Happening::ScanRecovered { since } => {
+                since.shift(by);
+            }
+            Happening::Unblocked { since, .. } => since.shift(by),
+            Happening::Untold { .. }
+            | Happening::Lock { .. }
             | Happening::RemovedStale { .. }
             | Happening::ScanFailing { .. }
             | Happening::Reloaded { .. }

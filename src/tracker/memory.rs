@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocked::Runs;
 use super::held::Held;
+use super::record::Told;
 use crate::judge;
 use crate::lock::{HoldKey, Holder, LeasePolicy, LockEntry, LockId, LockMode, SealedWhy};
 use crate::scan::Look;
@@ -36,6 +37,8 @@ pub(super) struct Memory {
     pub(super) holds_made: u64,
     pub(super) last: Option<LastLook>,
     pub(super) runs: Runs,
+    /// What the record of events says last of each mode.
+    pub(super) told: PerMode<Told>,
 }
 
 pub(super) struct LastLook {

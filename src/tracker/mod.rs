@@ -246,7 +246,7 @@ impl Tracker {
             }
         }
         let mut happened = record::of_locks(&events, removed);
-        happened.extend(record::of_phases(&before, &target.phase));
+        happened.extend(record::of_phases(&before, &target.phase, &mut memory.told));
         let record = |what| {
             Arc::new(Event { at: scan.ended_at, target: Some(scan.spec.name.clone()), what })
         };

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::memory::per_mode;
 use crate::lock::LockMode;
 use crate::status::{Event, EventKind, Happening, LockEvent, Phase, Seen};
 use crate::target::PerMode;
@@ -24,9 +25,21 @@ pub(super) fn of_locks(events: &[LockEvent], removed: u64) -> Vec<Happening> {
     all
 }
 
+/// What the record says last of new locks of one mode. Of one that was never refused it says
+/// nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Told {
+    #[default]
+    Nothing,
+    Refused,
+    Granted,
+    /// That it is not known.
+    Unknown,
+}
+
 /// What happened to the target: scans that begin to fail or recover, modes that become blocked
-/// or free.
-pub(super) fn of_phases(before: &Phase, after: &Phase) -> Vec<Happening> {
+/// or free, or of which that is not known any more.
+pub(super) fn of_phases(before: &Phase, after: &Phase, told: &mut PerMode<Told>) -> Vec<Happening> {
     let mut all = Vec::new();
     match (before, after) {
         (Phase::Pending | Phase::Seen(_), Phase::Failing { error, .. }) => {
@@ -40,20 +53,48 @@ pub(super) fn of_phases(before: &Phase, after: &Phase) -> Vec<Happening> {
         | (Phase::Failing { .. }, Phase::Failing { .. }) => {}
     }
     if let Phase::Seen(now) = after {
-        let before = seen(before);
         for mode in LockMode::ALL {
-            let was = before.and_then(|seen| of(&seen.blocked_since, mode));
-            match (was, of(&now.blocked_since, mode)) {
-                (None, Some(since)) => all.push(Happening::Blocked { mode, since }),
-                // Where it is not known, nothing is known to have ended.
-                (Some(since), None) if now.blocked().of(mode) == Some(false) => {
-                    all.push(Happening::Unblocked { mode, since });
-                }
-                (None, None) | (Some(_), _) => {}
-            }
+            of_mode(seen(before), now, mode, per_mode(told, mode), &mut all);
         }
     }
     all
+}
+
+/// What one look adds for one mode: only what differs from what was told last.
+fn of_mode(
+    before: Option<&Seen>,
+    now: &Seen,
+    mode: LockMode,
+    told: &mut Told,
+    all: &mut Vec<Happening>,
+) {
+    let since = of(&now.blocked_since, mode);
+    let knows = match now.blocked().of(mode) {
+        Some(true) => Told::Refused,
+        Some(false) => Told::Granted,
+        None => Told::Unknown,
+    };
+    let was_since = before.and_then(|before| of(&before.blocked_since, mode));
+    // A run begins later than the one before only after a pause in which nobody looked.
+    let paused = since > was_since;
+    match (*told, knows) {
+        (Told::Nothing | Told::Granted | Told::Unknown, Told::Refused) => {}
+        (Told::Refused, Told::Refused) if paused => all.push(Happening::Untold { mode }),
+        (Told::Refused, Told::Granted) => {
+            all.push(Happening::Unblocked { mode, since: was_since });
+        }
+        (Told::Unknown, Told::Granted) => all.push(Happening::Unblocked { mode, since: None }),
+        (Told::Refused | Told::Granted, Told::Unknown) => all.push(Happening::Untold { mode }),
+        (Told::Nothing, _)
+        | (_, Told::Nothing)
+        | (Told::Refused, Told::Refused)
+        | (Told::Granted, Told::Granted)
+        | (Told::Unknown, Told::Unknown) => return,
+    }
+    if let Some(since) = since {
+        all.push(Happening::Blocked { mode, since });
+    }
+    *told = knows;
 }
 
 fn seen(phase: &Phase) -> Option<&Seen> {

@@ -221,6 +221,8 @@ impl SavedTarget {
             holds_made,
             last: self.last.map(|(began, sealed)| LastLook { began, sealed }),
             runs: Runs(PerMode { exclusive, shared }),
+            // The record itself is not kept over a restart.
+            told: PerMode::default(),
         }
     }
 }

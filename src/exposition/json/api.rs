@@ -351,11 +351,15 @@ fn event_object(event: &Event) -> EventObject<'_> {
             mode = hold.map(|(mode, _)| mode.as_str());
             holder = hold.map(|(_, holder)| HolderObject::from(holder));
         }
-        Happening::Blocked { mode: of, since: began }
-        | Happening::Unblocked { mode: of, since: began } => {
+        Happening::Blocked { mode: of, since: began } => {
             mode = Some(of.as_str());
             since = Some(*began);
         }
+        Happening::Unblocked { mode: of, since: began } => {
+            mode = Some(of.as_str());
+            since = *began;
+        }
+        Happening::Untold { mode: of } => mode = Some(of.as_str()),
         Happening::ScanFailing { error } => reason = Some(error.class.as_str()),
         Happening::ScanRecovered { since: began } => since = Some(*began),
         Happening::RemovedStale { .. }
