@@ -1,7 +1,8 @@
 //! What is known of each lock in words, how bad it is, and the safe next step.
 //!
-//! Pure. A sentence states only what was seen and by which clock; it is as of the last successful
-//! look, as every verdict is. The next step is never more than advice: one line to copy. It is
+//! Pure. A sentence states only what was seen and by which clock. Verdicts are as of the last
+//! successful look; ages in words are as of the moment in which they are read, so that all on one
+//! page agree. The next step is never more than advice: one line to copy. It is
 //! `unlock` only where the evidence says that the lock is dead, because `restic unlock` deletes
 //! the lock of a living process whose clock is behind, and sends a real SIGHUP to the process
 //! that a lock of its own host names (restic `internal/repository/lock_file.go`).
@@ -12,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::lock::{Holder, LockEntry, LockId, LockMode};
 use crate::status::{Hold, Phase, SeenEntry, TargetStatus};
-use crate::target::PerMode;
+use crate::target::{PerMode, Proof};
 
 mod file;
 mod happened;
@@ -70,7 +71,7 @@ pub enum Topic {
     Alive,
     /// A hold, or a sealed file, that was not refreshed for its stuck limit.
     Stuck,
-    /// A hold whose process is proven gone.
+    /// A hold whose process is proven gone, and that is not stuck yet.
     OwnerGone,
     /// A hold longer than its limit.
     HeldTooLong,
@@ -201,7 +202,7 @@ pub fn findings(target: &TargetStatus, now: Timestamp, hold: Duration) -> Vec<Fi
     let mut all = Vec::new();
     all.extend(not_seen(target, now, hold, "scanned"));
     if let Some(seen) = target.seen_at(now, hold) {
-        let view = Evidence::new(target, seen);
+        let view = Evidence::new(target, seen, now);
         all.extend(seen.holds.iter().flat_map(|hold| view.of_hold(hold)));
         all.extend(seen.entries.iter().filter_map(|seen| view.of_file(seen)));
         all.extend(view.of_target());
@@ -290,18 +291,28 @@ impl Evidence<'_> {
         let Holder { hostname, username, command, pid, .. } = &hold.holder;
         let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
         let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
-        let (mode, held) = (hold.mode.as_str(), self.held(hold));
-        if self.is_of_file() {
-            return format!("{mode} lock of {}{pid}, held for {held}", name(command));
+        let held = match self.is_current() {
+            true => format!("held for {}", self.held(hold)),
+            false => format!("taken {} ago", self.held(hold)),
+        };
+        let mode = hold.mode.as_str();
+        match self.target.spec.proof() {
+            Proof::Lease => {
+                format!("{mode} lock of {}@{}{pid}, {held}", name(username), name(hostname))
+            }
+            Proof::Kernel => format!("{mode} lock of {}{pid}, {held}", name(command)),
+            // It has one mode, and often tells nothing of who made it.
+            Proof::Presence if command.is_empty() => {
+                format!("lock of an unknown process{pid}, {held}")
+            }
+            Proof::Presence => format!("lock of {}{pid}, {held}", plain(command)),
         }
-        let (user, host) = (name(username), name(hostname));
-        format!("{mode} lock of {user}@{host}{pid}, held for {held}")
     }
 
     /// For how long it is held.
     fn held(&self, hold: &Hold) -> String {
         let at_least = if hold.since_is_exact { "" } else { "at least " };
-        lasting(at_least, self.since(hold.held_since), self.since(hold.surely_since))
+        lasting(at_least, self.until_now(hold.held_since), self.until_now(hold.surely_since))
     }
 
     /// One file that belongs to no known holder.
@@ -400,7 +411,7 @@ impl Evidence<'_> {
                 "blocked over its limit: as far as was seen, new {} locks are refused for {}, \
                  the limit is {}",
                 mode.as_str(),
-                lasting("", self.since(since), self.since(surely)),
+                lasting("", self.until_now(since), self.until_now(surely)),
                 in_words(signed(limit))
             );
             let finding = Finding::new(Severity::Warning, Topic::BlockedTooLong, evidence);

@@ -6,12 +6,11 @@
 
 use super::steps::Step;
 use super::view::Evidence;
-use super::words::{ago, in_words};
 use super::{Finding, Severity, Topic, of_mode};
 use crate::judge::State;
 use crate::lock::{GoneReason, Liveness, Lock, Tenure};
 use crate::scan::UnknownWhy;
-use crate::status::{Hold, SeenEntry};
+use crate::status::Hold;
 use crate::target::{FileFormat, FileSpec, Proof, Role, SourceSpec};
 
 impl Evidence<'_> {
@@ -37,19 +36,19 @@ impl Evidence<'_> {
     }
 
     /// What one lock of a lock file shows.
-    pub(super) fn of_lock_file(&self, lock: &Lock, entry: &SeenEntry) -> String {
+    pub(super) fn of_lock_file(&self, lock: &Lock) -> String {
         match lock.tenure {
             Tenure::Present { since } => {
-                let written = format!("the file was written {}", ago(self.since(since)));
+                let written = format!("the file was written {}", self.ago(since));
                 let process = match lock.liveness {
                     Liveness::Gone(GoneReason::Rebooted) => {
-                        "stale: the machine has booted since".to_string()
+                        "owner gone: the machine has booted since".to_string()
                     }
                     Liveness::Gone(GoneReason::Gone) => {
-                        "stale: the process that it names is gone".to_string()
+                        "owner gone: the process that it names is not there any more".to_string()
                     }
                     Liveness::Gone(GoneReason::Reused) => {
-                        "stale: the process that it names has started later".to_string()
+                        "owner gone: the process of that pid started later".to_string()
                     }
                     Liveness::Alive | Liveness::AliveNamespaced | Liveness::AliveNotRefreshing => {
                         "alive".to_string()
@@ -59,18 +58,20 @@ impl Evidence<'_> {
                     | Liveness::Foreign
                     | Liveness::OtherProgram
                     | Liveness::Ambiguous
-                    | Liveness::Unknown => "whether its process lives is not known".to_string(),
+                    | Liveness::Unknown => match lock.holder.pid {
+                        Some(_) => "whether its process lives is not known".to_string(),
+                        None => "held while the file is there, which names no process".to_string(),
+                    },
                 };
                 format!("{process}; {written}")
             }
-            Tenure::Kernel | Tenure::Leased { .. } => self.of_kernel_lock(lock, entry),
+            Tenure::Kernel | Tenure::Leased { .. } => self.of_kernel_lock(lock),
         }
     }
 
-    fn of_kernel_lock(&self, lock: &Lock, entry: &SeenEntry) -> String {
-        let seen_for = in_words(self.since(entry.first_seen));
+    fn of_kernel_lock(&self, lock: &Lock) -> String {
         let class = self.detail("class").unwrap_or("kernel");
-        let mut text = format!("held ({class}), seen for {seen_for}");
+        let mut text = format!("held ({class})");
         if lock.holder.pid.is_none() {
             text.push_str("; no process is seen to have it: handed on, mapped, or closed to us");
         } else if self.detail("orphan_child").is_some() {
@@ -78,8 +79,11 @@ impl Evidence<'_> {
         } else if self.detail("inherited").is_some() {
             text.push_str("; inherited from the process that took it");
         }
-        if let Some(waiters @ 1..) = self.seen.facts.waiters {
-            text.push_str(&format!("; {waiters} wait for it"));
+        match self.seen.facts.waiters {
+            Some(0) => text.push_str("; nobody waits for it"),
+            Some(1) => text.push_str("; 1 process waits for it"),
+            Some(waiters) => text.push_str(&format!("; {waiters} processes wait for it")),
+            None => {}
         }
         text
     }
@@ -104,8 +108,9 @@ impl Evidence<'_> {
             findings.push(Finding::new(Severity::Unknown, Topic::NotSeen, text));
         }
         if let Some(count @ 1..) = self.seen.facts.orphaned {
+            let locks = if count == 1 { "lock is" } else { "locks are" };
             let text = format!(
-                "{count} locks are held on a file that was deleted from or replaced at this path; \
+                "{count} {locks} held on a file that was deleted from or replaced at this path; \
                  two jobs may run at once"
             );
             let step = Step::run("lslocks -o PID,COMMAND,TYPE,MODE,INODE,PATH".to_string());
@@ -124,7 +129,11 @@ impl Evidence<'_> {
         let counters = &self.target.counters;
         let (started, ended) = (&counters.holds_started, &counters.holds_ended);
         let seen = started.exclusive + started.shared + ended.exclusive + ended.shared;
-        let never = seen == 0 && self.seen.holds.is_empty() && self.seen.facts.unknown.is_none();
+        let facts = &self.seen.facts;
+        let never = seen == 0
+            && self.seen.holds.is_empty()
+            && facts.unknown.is_none()
+            && facts.orphaned.unwrap_or(0) == 0;
         let there = self.detail("present") == Some("yes");
         (never && there && file.format == FileFormat::Kernel && file.role == Role::Job).then(|| {
             let text = "exists and was never seen locked by the kernel: if its tool does not take \
@@ -174,8 +183,10 @@ pub(super) fn of_process(lock: &Lock) -> Option<String> {
             "its process {pid} is here and does not refresh: hung or cut off; look at it before \
              unlocking"
         ),
-        Liveness::OtherProgram => format!("{pid} is another program here, which proves nothing"),
-        Liveness::Ambiguous => format!("several processes here are known as {pid}"),
+        Liveness::OtherProgram => {
+            format!("pid {pid} is another program here, which proves nothing")
+        }
+        Liveness::Ambiguous => format!("several processes here are known by pid {pid}"),
         Liveness::Suspect(reason) => format!(
             "its process {pid} is not here ({}), but other machines share the host name",
             reason.as_str()

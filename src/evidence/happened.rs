@@ -1,8 +1,11 @@
 //! What happened, in words.
 
-use super::words::{in_words, plain};
+use super::words::{in_words, plain, plain_up_to};
 use crate::lock::Holder;
 use crate::status::{Event, EventKind, Happening};
+
+/// Why a configuration is refused is told by many errors at once.
+const REFUSAL_CHARS_MAX: usize = 1_000;
 
 /// One event: one sentence without an end mark, on one line, safe to print. It does not name its
 /// target.
@@ -29,10 +32,15 @@ pub fn happened(event: &Event) -> String {
             format!("{files} stale lock files were removed: somebody ran unlock")
         }
         Happening::Blocked { mode, since } => {
-            let since = event.at.duration_since(*since);
-            match since.as_secs() {
+            // As of the event, unlike everything around it.
+            let before = event.at.duration_since(*since);
+            match before.as_secs() {
                 0..60 => format!("new {} locks are refused", mode.as_str()),
-                _ => format!("new {} locks are refused, for {}", mode.as_str(), in_words(since)),
+                _ => format!(
+                    "new {} locks are refused, and had been for {}",
+                    mode.as_str(),
+                    in_words(before)
+                ),
             }
         }
         Happening::Unblocked { mode, since: Some(since) } => format!(
@@ -59,7 +67,9 @@ pub fn happened(event: &Event) -> String {
         }
         Happening::Reloaded { targets } => format!("configuration reloaded: {targets} targets"),
         Happening::ReloadRefused { error } => {
-            format!("configuration refused, the old one stays in use: {}", plain(error))
+            let errors: Vec<_> = error.lines().map(str::trim).collect();
+            let errors = plain_up_to(REFUSAL_CHARS_MAX, &errors.join("; "));
+            format!("configuration refused, the old one stays in use: {errors}")
         }
         Happening::ClockStepped { by } => {
             let side = if by.is_negative() { "back" } else { "forward" };
@@ -73,9 +83,10 @@ pub fn who(holder: &Holder) -> String {
     let Holder { hostname, username, command, pid, .. } = holder;
     let name = |text: &str| if text.is_empty() { "unknown".into() } else { plain(text) };
     let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
-    match command.is_empty() {
-        true => format!("{}@{}{pid}", name(username), name(hostname)),
-        false => format!("{}{pid}", name(command)),
+    match (command.is_empty(), username.is_empty() && hostname.is_empty()) {
+        (false, _) => format!("{}{pid}", name(command)),
+        (true, false) => format!("{}@{}{pid}", name(username), name(hostname)),
+        (true, true) => format!("unknown{pid}"),
     }
 }
 

@@ -3,16 +3,22 @@
 //! A line is one command that stays harmless in any shell, also in one to which `#` begins no
 //! comment: nothing in it is a shell's syntax but the quotes around the repository.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 
 use super::signed;
 use super::view::Evidence;
 use super::words::{in_words, plain};
-use crate::lock::{Lock, LockEntry, Stub, UnreadableWhy};
+use crate::lock::{GoneReason, Lock, LockEntry, Stub, UnreadableWhy};
 use crate::status::SeenEntry;
 
 /// A damaged file this young may still be uploading.
 const UPLOAD: SignedDuration = SignedDuration::from_secs(60);
+
+/// Before an `unlock` that may ask the process of a lock that cannot be read.
+const UNSEEN_HOLDER: &str = "run it where no restic runs: its holder cannot be read, and unlock \
+                             sends a real SIGHUP to the process that a lock of its own host names";
 
 /// What to do next.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -51,10 +57,7 @@ impl Evidence<'_> {
                     .but("first ask for this one: unlock would delete its living lock too"),
             },
             LockEntry::Sealed(..) if self.is_dead(entry) && self.endangered.is_none() => {
-                Step::run(format!("restic -r {} unlock", self.location)).but(
-                    "run it where no restic runs: its holder cannot be read, and unlock sends a \
-                     real SIGHUP to the process that a lock of its own host names",
-                )
+                Step::run(format!("restic -r {} unlock", self.location)).but(UNSEEN_HOLDER)
             }
             LockEntry::Sealed(..) => self.list(),
             LockEntry::Empty(_) => Step::default(),
@@ -83,26 +86,72 @@ impl Evidence<'_> {
         Step::run(format!("date -u   # on {}", host_in_comment(lock)))
     }
 
-    /// Removes a dead lock. Plain `unlock` follows restic's own rule, so it says when that agrees.
+    /// Removes a dead lock. Plain `unlock` follows restic's own rule, so it says when that agrees,
+    /// and where it is dangerous: of a lock under the limit it asks the process by a real signal,
+    /// on the host that the lock names (restic `internal/repository/lock_file.go`, `stale`).
     fn unlock(&self, lock: &Lock, entry: &SeenEntry) -> Step {
         let step = Step::run(format!("restic -r {} unlock", self.location));
+        let Some(wait) = self.asked_for(entry) else {
+            return match self.also_asked() {
+                Some(note) => step.but(note),
+                None => step,
+            };
+        };
+        let limit = in_words(signed(self.policy.stale_limit));
+        let (wait, host, pid) = (in_words(wait), host(lock), pid(lock));
+        step.but(match lock.liveness.gone() {
+            Some(GoneReason::Gone) => format!(
+                "run it on {host}, where restic asks {pid} by a real SIGHUP and finds nobody; \
+                 elsewhere it removes only what is over {limit} old, this one in {wait}"
+            ),
+            Some(GoneReason::Rebooted | GoneReason::Reused) => format!(
+                "not on {host}, where restic sends a real SIGHUP to {pid}, another program's by \
+                 now; elsewhere it removes only what is over {limit} old, this one in {wait}"
+            ),
+            None => format!(
+                "restic removes it only in {wait}, because the lock's time is ahead; until then \
+                 it sends a real SIGHUP to {pid} when run on {host}"
+            ),
+        })
+    }
+
+    /// For how much longer `unlock` asks the process of a lock instead of going by its age; `None`
+    /// when it does not.
+    fn asked_for(&self, entry: &SeenEntry) -> Option<SignedDuration> {
         let limit = signed(self.policy.stale_limit);
-        let Some(own) = entry.entry.refreshed_at() else { return step };
-        let age = self.since(own);
-        if age > limit {
-            return step;
-        }
-        let wait = in_words(limit.saturating_sub(age));
-        match lock.liveness.gone() {
-            Some(_) => {
-                let host = match lock.holder.hostname.is_empty() {
-                    true => "the holder's host".to_string(),
-                    false => plain(&lock.holder.hostname),
-                };
-                step.but(format!("run it on {host}: elsewhere it works only in {wait}"))
+        let age = self.until_now(entry.entry.refreshed_at()?);
+        (age <= limit).then(|| limit.saturating_sub(age))
+    }
+
+    /// Whom `unlock` signals in passing: the holders of the locks that are not old, each on its
+    /// own host. A living restic ignores that.
+    fn also_asked(&self) -> Option<String> {
+        let mut hosts = BTreeMap::new();
+        for seen in &self.seen.entries {
+            match &seen.entry {
+                LockEntry::Readable(lock) if self.asked_for(seen).is_some() => {
+                    hosts.insert(host(lock), pid(lock));
+                }
+                LockEntry::Sealed(..) if !self.verdict(seen).is_stale() => {
+                    return Some(UNSEEN_HOLDER.to_string());
+                }
+                LockEntry::Readable(_)
+                | LockEntry::Sealed(..)
+                | LockEntry::Empty(_)
+                | LockEntry::Unreadable(..) => {}
             }
-            None => step.but(format!("it works only in {wait}, because the lock's time is ahead")),
         }
+        let (host, pid) = hosts.first_key_value()?;
+        Some(match hosts.len() - 1 {
+            0 => format!(
+                "run on {host} it also sends a real SIGHUP to {pid}: restic ignores it, another \
+                 program ends"
+            ),
+            more => format!(
+                "run on {host} it also sends a real SIGHUP to {pid}, and likewise on {more} other \
+                 hosts: restic ignores it, another program ends"
+            ),
+        })
     }
 
     /// Removes what plain `unlock` leaves in place, with the reason and the danger.
@@ -134,6 +183,19 @@ impl Evidence<'_> {
             )),
         }
     }
+}
+
+/// The holder's host in a sentence.
+fn host(lock: &Lock) -> String {
+    match lock.holder.hostname.is_empty() {
+        true => "the holder's host".to_string(),
+        false => plain(&lock.holder.hostname),
+    }
+}
+
+/// The holder's process in a sentence.
+fn pid(lock: &Lock) -> String {
+    lock.holder.pid.map_or("its process".to_string(), |pid| format!("pid {pid}"))
 }
 
 /// The holder's host as a line to copy may hold it: its name is foreign, and not every shell

@@ -12,6 +12,7 @@ use crate::target::*;
 use crate::tracker::Tracker;
 
 mod clocks;
+mod unlock;
 
 const MIN: i64 = 60;
 const H: i64 = 3600;
@@ -179,26 +180,6 @@ fn one_name_seen_for_long_needs_no_clock() {
 }
 
 #[test]
-fn a_dead_lock_of_a_clock_ahead_cannot_be_unlocked_before_its_time() {
-    let files = vec![exclusive("h", 3 * H)];
-    check(
-        &[(0, Ok(files.clone())), (47 * MIN, Ok(files.clone()))],
-        (
-            Severity::Critical,
-            Topic::Stuck,
-            "stale: same file name for 47 min; restic's own rule does not see it, because the \
-             lock's time is 2 h 13 min ahead",
-            Some(UNLOCK),
-        ),
-    );
-    let findings = found(&[(0, Ok(files.clone())), (47 * MIN, Ok(files))]);
-    assert_eq!(
-        findings[0].note.as_deref(),
-        Some("it works only in 2 h 43 min, because the lock's time is ahead")
-    );
-}
-
-#[test]
 fn a_clock_behind_is_a_warning_and_never_ends_in_unlock() {
     let looks = [
         (0, Ok(vec![])),
@@ -318,26 +299,6 @@ fn a_healthy_prune_is_ok_however_long_until_its_limit() {
     );
     assert_eq!(findings[1].topic, Topic::BlockedTooLong);
     assert_eq!(worst(&findings), Severity::Warning);
-}
-
-#[test]
-fn a_proven_dead_owner_may_be_unlocked_on_its_host() {
-    let mut lock = lock("web03", LockMode::Exclusive, Some(-10 * MIN), None);
-    lock.liveness = Liveness::Gone(GoneReason::Rebooted);
-    let looks = [(0, Ok(vec![LockEntry::Readable(Arc::new(lock))]))];
-    check(
-        &looks,
-        (
-            Severity::Warning,
-            Topic::OwnerGone,
-            "stale: its host booted after the last refresh",
-            Some(UNLOCK),
-        ),
-    );
-    assert_eq!(
-        found(&looks)[0].note.as_deref(),
-        Some("run it on web03: elsewhere it works only in 20 min")
-    );
 }
 
 #[test]
@@ -581,12 +542,4 @@ fn a_stopped_holder_is_not_called_alive_and_well() {
          cannot refresh until it is continued; do not unlock"
     );
     assert_eq!(findings[0].next_step, Some(ps("web03")));
-}
-
-#[test]
-fn a_command_that_unlocks_what_nobody_can_read_says_what_it_does_to_others() {
-    let sealed = vec![LockEntry::Sealed(stub(137, Some(-45 * MIN)), SealedWhy::NoKey)];
-    let findings = found(&[(0, Ok(sealed))]);
-    assert!(findings[0].next_step.as_deref().unwrap().ends_with(" unlock"));
-    assert!(findings[0].note.as_deref().unwrap().contains("SIGHUP"), "{:?}", findings[0].note);
 }

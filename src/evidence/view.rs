@@ -10,7 +10,7 @@ use crate::lock::{
     GoneReason, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, SealedWhy, Stub,
     UnreadableWhy,
 };
-use crate::status::{ClockStep, Hold, Seen, SeenEntry, TargetStatus};
+use crate::status::{ClockStep, Hold, Phase, Seen, SeenEntry, TargetStatus};
 
 /// What the last successful look shows about one target. Make it once for all its files.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub struct Evidence<'a> {
     pub(super) target: &'a TargetStatus,
     pub(super) seen: &'a Seen,
     pub(super) policy: &'a LeasePolicy,
+    /// When it is read. Verdicts are as of the look, ages in words as of this moment: a page
+    /// shows every age by one clock.
+    pub(super) now: Timestamp,
     /// Quoted for a shell.
     pub(super) location: String,
     /// A file that restic takes for stale and that may be a living holder's: while it is there,
@@ -26,10 +29,11 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Weighs one look; it is of this target.
-    pub fn new(target: &'a TargetStatus, seen: &'a Seen) -> Self {
+    /// Weighs one look, which is of this target, to be read at `now`.
+    pub fn new(target: &'a TargetStatus, seen: &'a Seen, now: Timestamp) -> Self {
         let location = quoted(&target.spec.location());
-        let mut this = Self { target, seen, policy: &target.policy, location, endangered: None };
+        let policy = &target.policy;
+        let mut this = Self { target, seen, policy, now, location, endangered: None };
         this.endangered = seen.entries.iter().find(|entry| match &entry.entry {
             LockEntry::Readable(_) => this.may_be_stale(entry) && !this.is_dead(entry),
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
@@ -60,8 +64,24 @@ impl<'a> Evidence<'a> {
         judge::judge_entry(&entry.entry, entry.first_seen, self.policy, self.seen.at)
     }
 
+    /// How long ago it was at the look: what is judged.
     pub(super) fn since(&self, then: Timestamp) -> SignedDuration {
         self.seen.at.duration_since(then)
+    }
+
+    /// How long ago it is: what is said.
+    pub(super) fn until_now(&self, then: Timestamp) -> SignedDuration {
+        self.now.duration_since(then)
+    }
+
+    /// `3 min ago`, or `3 min ahead`.
+    pub(super) fn ago(&self, then: Timestamp) -> String {
+        ago(self.until_now(then))
+    }
+
+    /// Whether the look is the last attempt, so that what it saw is how it is.
+    pub(super) fn is_current(&self) -> bool {
+        matches!(self.target.phase, Phase::Seen(_))
     }
 
     fn entry(&self, id: &LockId) -> Option<&'a SeenEntry> {
@@ -91,7 +111,7 @@ impl<'a> Evidence<'a> {
     /// `jumped 31 min forward 2 min ago`.
     pub(super) fn jumped(&self, step: ClockStep) -> String {
         let side = if step.by.is_negative() { "back" } else { "forward" };
-        let when = self.since(step.at).max(SignedDuration::ZERO);
+        let when = self.until_now(step.at).max(SignedDuration::ZERO);
         format!("jumped {} {side} {}", in_words(step.by), ago(when))
     }
 
@@ -138,17 +158,25 @@ impl<'a> Evidence<'a> {
 
     /// What one file shows: one sentence without an end mark, on one line, safe to print.
     pub fn sentence(&self, entry: &SeenEntry) -> String {
-        match &entry.entry {
+        let said = match &entry.entry {
             LockEntry::Readable(lock) => self.readable(lock, entry),
             LockEntry::Sealed(stub, why) => self.sealed(stub, why, entry),
             LockEntry::Empty(_) => "empty: a file of 0 bytes is no lock and blocks nobody".into(),
             LockEntry::Unreadable(stub, why) => self.unreadable(stub, *why),
+        };
+        match self.is_current() {
+            true => said,
+            false => format!("when last seen, {}: {said}", self.ago(self.seen.at)),
         }
+    }
+
+    fn name_seen_for(&self, entry: &SeenEntry) -> String {
+        in_words(self.until_now(entry.first_seen))
     }
 
     fn readable(&self, lock: &Lock, entry: &SeenEntry) -> String {
         if self.is_of_file() {
-            return self.of_lock_file(lock, entry);
+            return self.of_lock_file(lock);
         }
         let mut text = match self.verdict(entry) {
             Verdict::Stale(StaleReason::Owner(reason)) => match self.recent_step() {
@@ -162,8 +190,8 @@ impl<'a> Evidence<'a> {
             Verdict::Stale(StaleReason::Unrefreshed) => format!(
                 "stale: same file name for {}; restic's own rule does not see it, because the \
                  lock's time is {}",
-                in_words(self.since(entry.first_seen)),
-                entry.entry.refreshed_at().map_or("missing".into(), |own| ago(self.since(own))),
+                self.name_seen_for(entry),
+                entry.entry.refreshed_at().map_or("missing".into(), |own| self.ago(own)),
             ),
             Verdict::Stale(StaleReason::Age) => self.aged(entry),
             verdict @ (Verdict::Fresh | Verdict::Overdue | Verdict::Doomed) => {
@@ -184,20 +212,18 @@ impl<'a> Evidence<'a> {
 
     /// Stale by restic's rule; whether the other evidence agrees.
     fn aged(&self, entry: &SeenEntry) -> String {
-        let seen_for = self.since(entry.first_seen);
         let Some(own) = entry.entry.refreshed_at() else {
             return format!(
                 "stale by restic's rule, because it states no time; this name was first seen {}",
-                ago(seen_for)
+                self.ago(entry.first_seen)
             );
         };
-        let age = self.since(own);
         if self.is_old(entry.first_seen) {
-            let name = in_words(seen_for);
+            let name = self.name_seen_for(entry);
             return format!("stale: same file name for {name}; restic's own rule agrees");
         }
         if self.is_dead(entry) {
-            return format!("stale by age: last refresh {} by the holder's clock", ago(age));
+            return format!("stale by age: last refresh {} by the holder's clock", self.ago(own));
         }
         if let Some(step) = self.recent_step()
             && !self.is_old_by_any_clock(own)
@@ -218,36 +244,36 @@ impl<'a> Evidence<'a> {
             return format!(
                 "restic's rule says stale, but {what} {} with the same old time as the one \
                  before: a client of restic 0.9.6 or older refreshes like this; do not unlock",
-                ago(self.since(when))
+                self.ago(when)
             );
         }
         if entry.entry.stub().stored_at.is_some_and(|stored| self.is_old(stored)) {
             return format!(
                 "restic's rule says stale and the storage's time agrees, but {what} {}: a copied \
                  file or a listing that came late; look again before unlocking",
-                ago(self.since(when))
+                self.ago(when)
             );
         }
         let behind = in_words(entry.clock_skew().unwrap_or_else(|| own.duration_since(when)));
         format!(
             "restic's rule says stale, but {what} {}: the holder's clock is about {behind} \
              behind; do not unlock",
-            ago(self.since(when))
+            self.ago(when)
         )
     }
 
     fn alive(&self, lock: &Lock, entry: &SeenEntry, verdict: Verdict) -> String {
         let mode = lock.mode.as_str();
         // What another clock contradicts is not said.
-        let silence = self.since(entry.written_by());
-        let refreshed = ago(silence);
-        let late = judge::by_silence(silence, self.since(entry.first_seen), self.policy);
+        let written = entry.written_by();
+        let refreshed = self.ago(written);
+        let seen_for = self.since(entry.first_seen);
+        let late = judge::by_silence(self.since(written), seen_for, self.policy);
         if matches!(verdict, Verdict::Overdue | Verdict::Doomed) && late == Verdict::Fresh {
-            let own = entry.entry.refreshed_at().map_or(silence, |own| self.since(own));
             return format!(
                 "{mode} and alive: refreshed {refreshed}; late by the lock's own time alone, which \
                  is {}",
-                ago(own)
+                self.ago(entry.entry.refreshed_at().unwrap_or(written))
             );
         }
         match (verdict, lock.mode) {
@@ -278,12 +304,12 @@ impl<'a> Evidence<'a> {
             SealedWhy::NotServed => "listed, but not found when read".to_string(),
         };
         let when = match stub.stored_at {
-            Some(at) => format!("stored {}", ago(self.since(at))),
-            None => format!("first seen {}", ago(self.since(entry.first_seen))),
+            Some(at) => format!("stored {}", self.ago(at)),
+            None => format!("first seen {}", self.ago(entry.first_seen)),
         };
         let verdict = match self.verdict(entry) {
             Verdict::Stale(StaleReason::Unrefreshed) => {
-                format!("; stale: same file name for {}", in_words(self.since(entry.first_seen)))
+                format!("; stale: same file name for {}", self.name_seen_for(entry))
             }
             Verdict::Stale(_) => match self.recent_step() {
                 Some(step) if !self.is_dead(entry) => format!(
@@ -311,7 +337,7 @@ impl<'a> Evidence<'a> {
             UnreadableWhy::Missing => "the storage lists it and does not serve it",
         };
         let stored = match stub.stored_at {
-            Some(at) => format!(", stored {}", ago(self.since(at))),
+            Some(at) => format!(", stored {}", self.ago(at)),
             None => String::new(),
         };
         let why = why.as_str();
@@ -325,8 +351,8 @@ impl<'a> Evidence<'a> {
 
 fn owner_gone(reason: GoneReason) -> &'static str {
     match reason {
-        GoneReason::Rebooted => "stale: its host booted after the last refresh",
-        GoneReason::Gone => "stale: no process has its pid any more",
-        GoneReason::Reused => "stale: its pid belongs to a process that started later",
+        GoneReason::Rebooted => "owner gone: its host booted after the last refresh",
+        GoneReason::Gone => "owner gone: no process has its pid any more",
+        GoneReason::Reused => "owner gone: its pid belongs to a process that started later",
     }
 }

@@ -67,10 +67,14 @@ pub fn quoted(text: &str) -> String {
 /// Foreign text made harmless for a line of words: no control characters, no invisible ones, not
 /// long.
 pub(super) fn plain(text: &str) -> String {
-    const CHARS_MAX: usize = 120;
+    plain_up_to(120, text)
+}
+
+/// The same of another length, in characters.
+pub(super) fn plain_up_to(chars_max: usize, text: &str) -> String {
     let mut out = String::new();
     for (index, c) in text.chars().enumerate() {
-        if index == CHARS_MAX {
+        if index == chars_max {
             out.push('…');
             break;
         }

@@ -34,8 +34,11 @@ pub enum Standing {
     Conflict,
     /// A lock file that nobody can decode.
     Unreadable,
-    /// A lock that nobody refreshes any more, or whose process is gone.
+    /// A lock that was not refreshed for its stuck limit; of a lock file one that was held for so
+    /// long while others wait.
     Stuck,
+    /// A lock whose process is gone, and that is not stuck yet.
+    OwnerGone,
     /// Over a limit, a wrong clock, a daemon's lock that is free, a replaced file.
     Attention,
     /// It cannot be scanned.
@@ -50,10 +53,11 @@ pub enum Standing {
 
 impl Standing {
     /// Every one, the worst first.
-    pub const ALL: [Standing; 8] = [
+    pub const ALL: [Standing; 9] = [
         Standing::Conflict,
         Standing::Unreadable,
         Standing::Stuck,
+        Standing::OwnerGone,
         Standing::Attention,
         Standing::Failing,
         Standing::Untold,
@@ -67,6 +71,7 @@ impl Standing {
             Standing::Conflict => "conflict",
             Standing::Unreadable => "unreadable",
             Standing::Stuck => "stuck",
+            Standing::OwnerGone => "owner_gone",
             Standing::Attention => "attention",
             Standing::Failing => "failing",
             Standing::Untold => "untold",
@@ -81,6 +86,7 @@ impl Standing {
             Standing::Conflict => "in conflict",
             Standing::Unreadable => "unreadable",
             Standing::Stuck => "stuck",
+            Standing::OwnerGone => "owner gone",
             Standing::Attention => "to look at",
             Standing::Failing => "failing",
             Standing::Untold => "not to be told",
@@ -96,7 +102,8 @@ impl Standing {
             (None, _) => Standing::Fine,
             (Some(Topic::Conflict), _) => Standing::Conflict,
             (Some(Topic::Unreadable), _) => Standing::Unreadable,
-            (Some(Topic::Stuck | Topic::OwnerGone), _) => Standing::Stuck,
+            (Some(Topic::Stuck), _) => Standing::Stuck,
+            (Some(Topic::OwnerGone), _) => Standing::OwnerGone,
             (Some(Topic::NotSeen), Phase::Pending) => Standing::Pending,
             (Some(Topic::NotSeen), Phase::Failing { .. }) => Standing::Failing,
             (Some(Topic::NotSeen), Phase::Seen(_)) => Standing::Untold,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::evidence::lasting;
 use crate::judge::State;
 use crate::lock::LockMode;
-use crate::status::{Seen, TargetStatus};
+use crate::status::{Phase, Seen, TargetStatus};
 use crate::target::Proof;
 
 /// The state of a target's locks as one word; a search has none.
@@ -39,9 +39,13 @@ pub(super) fn refused(target: &TargetStatus, now: Timestamp, hold: Duration) -> 
         (Proof::Kernel | Proof::Presence, _, Some(false)) => "nothing",
         (Proof::Kernel | Proof::Presence, _, None) => "not known",
     };
-    match since_of.and_then(|mode| for_how_long(seen, mode, now)) {
-        Some(lasts) => format!("{what}, for {lasts}"),
-        None => what.to_owned(),
+    match (since_of.and_then(|mode| for_how_long(seen, mode, now)), &target.phase) {
+        (Some(lasts), Phase::Seen(_)) => format!("{what}, for {lasts}"),
+        // Nobody knows whether it still does.
+        (Some(lasts), Phase::Failing { .. } | Phase::Pending) => {
+            format!("{what}, begun {lasts} ago")
+        }
+        (None, _) => what.to_owned(),
     }
 }
 

@@ -93,9 +93,10 @@ pub fn table(status: &Status, now: Timestamp, hold: Duration, colour: bool) -> S
         count => line(
             &mut out,
             format_args!(
-                "\n{count} of {} targets were read without a password: count, size and age of \
+                "\n{count} of {} {} read without a password: count, size and age of \
                  locks are known, mode and holder are not.",
-                rows.len()
+                rows.len(),
+                if rows.len() == 1 { "target was" } else { "targets were" },
             ),
         ),
     }
@@ -136,7 +137,7 @@ impl Totals {
         let mut totals = Self::default();
         for target in rows.iter().map(|row| row.target) {
             let Some(seen) = target.seen_at(now, hold) else { continue };
-            let evidence = Evidence::new(target, seen);
+            let evidence = Evidence::new(target, seen, now);
             for entry in &seen.entries {
                 match &entry.entry {
                     LockEntry::Readable(_) | LockEntry::Sealed(..) => {
@@ -161,25 +162,60 @@ pub fn nagios_refusal(why: &str) -> String {
     format!("LOCKS UNKNOWN - {}\n", clean(&why.join(" "), NAGIOS_BYTES_MAX).replace('|', "/"))
 }
 
+/// What is wrong, the worst first, as far as there is room: of each target what it refuses, its
+/// worst finding, and what to do.
+fn troubles(rows: &[Row<'_>], now: Timestamp, hold: Duration) -> String {
+    let wrong: Vec<_> = rows.iter().filter(|row| row.severity != Severity::Ok).collect();
+    let mut text = String::new();
+    for (index, row) in wrong.iter().enumerate() {
+        let mut said = trouble(row, now, hold, true);
+        if said.len() > NAGIOS_BYTES_MAX {
+            said = trouble(row, now, hold, false);
+        }
+        let more = format!("; and {} more", wrong.len() - index);
+        if index > 0 && text.len() + said.len() + more.len() > NAGIOS_BYTES_MAX {
+            return text + &more;
+        }
+        text = if index > 0 { text + "; " + &said } else { said };
+    }
+    text
+}
+
+/// The same of one target. A command is whole or left out: half of one is another one.
+fn trouble(row: &Row<'_>, now: Timestamp, hold: Duration, with_step: bool) -> String {
+    let mut said = row.target.spec.name.to_string();
+    let refused = refused(row.target, now, hold);
+    if !matches!(&*refused, "" | "nothing" | "not known") {
+        let verb = if row.target.error().is_some() { "refused" } else { "refuses" };
+        said.push_str(&format!(" {verb} {refused}"));
+    }
+    let Some(worst) = row.findings.iter().find(|found| found.severity == row.severity) else {
+        return said;
+    };
+    said.push_str(&format!(": {}", worst.line()));
+    if !with_step {
+        return said;
+    }
+    if let Some(note) = &worst.note {
+        said.push_str(&format!("; next: {note}"));
+    }
+    // The bar would be changed.
+    if let Some(step) = worst.next_step.as_ref().filter(|step| !step.contains('|')) {
+        said.push_str(&format!("; run: {step}"));
+    }
+    said
+}
+
 /// One line as the guidelines for Nagios plugins ask for: the worst in words, then figures.
 pub fn nagios(status: &Status, now: Timestamp, hold: Duration) -> String {
     let rows = rows(status, now, hold);
     let count = |severity| rows.iter().filter(|row| row.severity == severity).count();
     let worst = rows.first().map_or(Severity::Unknown, |row| row.severity);
-    let mut text = String::new();
-    for row in rows.iter().filter(|row| row.severity != Severity::Ok) {
-        let said = row.findings.iter().find(|finding| finding.severity == row.severity);
-        let said = said.map(Finding::line).unwrap_or_default();
-        let _ = write!(
-            text,
-            "{}{}: {said}",
-            if text.is_empty() { "" } else { "; " },
-            row.target.spec.name
-        );
-    }
+    let mut text = troubles(&rows, now, hold);
     if text.is_empty() {
         text = match rows.len() {
             0 => "nothing to watch".into(),
+            1 => "1 target, nothing stuck, unreadable or failing".into(),
             count => format!("{count} targets, nothing stuck, unreadable or failing"),
         };
     }

@@ -22,3 +22,4 @@ mod scene;
 mod stores;
 mod target;
 mod tidy;
+mod words;

@@ -117,13 +117,13 @@ pub fn file_look(held: &[(LockMode, &str, Option<i64>)], waiters: u64, orphaned:
 }
 
 /// A look at a file that is a lock by existing since so many minutes.
-pub fn present(minutes: i64, pid: i64, liveness: Liveness) -> Look {
+pub fn present(minutes: i64, pid: Option<i64>, liveness: Liveness) -> Look {
     let id = "fe:0:77 pid";
     look(vec![LockEntry::Readable(Arc::new(Lock {
         stub: Stub { id: LockId::new(id), size: 0, stored_at: None },
         key: HoldKey::new(id),
         mode: LockMode::Exclusive,
-        holder: Holder { hostname: "web01".into(), pid: Some(pid), ..Holder::default() },
+        holder: Holder { hostname: "web01".into(), pid, ..Holder::default() },
         tenure: Tenure::Present { since: ago(minutes) },
         liveness,
         doubt: None,
@@ -163,6 +163,16 @@ pub fn lock(
         liveness: Liveness::Unknown,
         doubt: None,
     }))
+}
+
+/// The same of a holder that is proven gone.
+fn gone(byte: u8, host: &str, minutes: i64, reason: GoneReason) -> LockEntry {
+    let LockEntry::Readable(lock) =
+        lock(byte, LockMode::Exclusive, host, "root", 4242, ago(minutes))
+    else {
+        panic!("is readable")
+    };
+    LockEntry::Readable(Arc::new(Lock { liveness: Liveness::Gone(reason), ..Lock::clone(&lock) }))
 }
 
 pub fn look(entries: Vec<LockEntry>) -> Look {
@@ -205,15 +215,19 @@ pub fn status(targets: Vec<(TargetSpec, Vec<(i64, Outcome)>)>) -> Status {
     tracker.retarget(&TargetSet::new(targets.iter().map(|(spec, _)| spec.clone())));
     for (spec, scans) in targets {
         for (minutes, outcome) in scans {
-            let ended_at = ago(minutes);
-            let took = Duration::from_millis(125);
-            let started_at = ended_at - took;
-            let spec = Arc::new(spec.clone());
-            let boot = Duration::from_secs(ended_at.as_second().unsigned_abs());
-            tracker.apply(Scan { spec, started_at, ended_at, boot, took, outcome });
+            tracker.apply(scan(&spec, minutes, outcome));
         }
     }
     tracker.status()
+}
+
+/// A scan that ended so many minutes ago.
+pub fn scan(spec: &TargetSpec, minutes: i64, outcome: Outcome) -> Scan {
+    let ended_at = ago(minutes);
+    let took = Duration::from_millis(125);
+    let started_at = ended_at - took;
+    let boot = Duration::from_secs(ended_at.as_second().unsigned_abs());
+    Scan { spec: Arc::new(spec.clone()), started_at, ended_at, boot, took, outcome }
 }
 
 fn failed(class: ErrorClass) -> Outcome {
@@ -359,7 +373,7 @@ pub fn all() -> Vec<(&'static str, Status)> {
                 ),
                 (
                     lock_file("dnf", "/var/lib/dnf/rpmdb_lock.pid", Role::Job, FileFormat::Pid),
-                    vec![(0, Ok(present(90, 4711, Liveness::Gone(GoneReason::Gone))))],
+                    vec![(0, Ok(present(90, Some(4711), Liveness::Gone(GoneReason::Gone))))],
                 ),
                 (
                     lock_file("remote", "/mnt/nfs/job.lock", Role::Job, FileFormat::Kernel),
@@ -381,6 +395,20 @@ pub fn all() -> Vec<(&'static str, Status)> {
                     vec![(10, Ok(searched(1))), (0, failed(ErrorClass::NotFound))],
                 ),
                 (search("new", "/srv/restic"), vec![]),
+            ]),
+        ),
+        (
+            "gone",
+            status(vec![
+                (local(), vec![(0, Ok(look(vec![gone(1, "web01", 3, GoneReason::Reused)])))]),
+                (
+                    spec("left", "/srv/restic/left"),
+                    vec![(0, Ok(look(vec![gone(1, "web01", 3, GoneReason::Gone)])))],
+                ),
+                (
+                    lock_file("pacman", "/var/lib/pacman/db.lck", Role::Job, FileFormat::Exists),
+                    vec![(0, Ok(present(5, None, Liveness::Unknown)))],
+                ),
             ]),
         ),
         ("many", status(vec![(local(), vec![(0, Ok(look(many())))])])),

@@ -297,7 +297,8 @@ impl Answer<'_> {
                 {
                     continue;
                 }
-                let evidence = evidence.get_or_insert_with(|| Evidence::new(target, seen));
+                let evidence =
+                    evidence.get_or_insert_with(|| Evidence::new(target, seen, self.now));
                 let verdict = evidence.verdict(entry).as_str();
                 if ask.verdict.is_some_and(|wanted| wanted != verdict) {
                     continue;

@@ -218,7 +218,7 @@ fn object(target: &TargetStatus, now: Timestamp, hold: Duration, max: usize) -> 
         locks: seen
             .into_iter()
             .flat_map(|seen| {
-                let evidence = Evidence::new(target, seen);
+                let evidence = Evidence::new(target, seen, now);
                 let entries = seen.entries.iter().take(max);
                 entries.map(move |entry| lock(&evidence, entry, now))
             })

@@ -1,7 +1,7 @@
 //! The list of targets: counts, filter, the wanted part of the targets, the last events.
 
 use super::html::Html;
-use super::parts::{badge, events, finding, key_pending, refuses, says_more, state};
+use super::parts::{badge, events, finding, key_pending, nothing, refuses, says_more, state};
 use super::{Ask, Frame, href};
 use crate::evidence::{self, Severity};
 use crate::exposition::overview::{Counts, Kind, PAGE, Selection, Standing};
@@ -40,7 +40,7 @@ pub(super) fn body(
     if !status.events.is_empty() {
         html.raw("<details id=\"events\"><summary>Last events</summary>\n");
         let newest = status.events.iter().rev().take(EVENTS_MAX);
-        events(html, frame, newest.map(|event| &**event), true);
+        events(html, frame, newest.map(|event| &**event), Some(status));
         html.raw("</details>\n");
     }
     if !ask.refresh {
@@ -63,7 +63,7 @@ fn counts(html: &mut Html, frame: &Frame<'_>, counts: &Counts, ask: &Ask) {
         let mut of = Ask { page: 0, ..ask.clone() };
         of.filter.kind = Some(Kind::Standing(*standing));
         html.raw("<a class=\"")
-            .raw(severity(*standing).as_str())
+            .raw(tone(*standing))
             .raw("\" href=\"")
             .text(&with(&of, frame, |_| {}))
             .raw("\"><b>")
@@ -85,13 +85,14 @@ fn counts(html: &mut Html, frame: &Frame<'_>, counts: &Counts, ask: &Ask) {
     }
 }
 
-/// How bad the targets of one kind are at least.
-fn severity(standing: Standing) -> Severity {
+/// The colour of one kind of targets: how bad they are at least.
+fn tone(standing: Standing) -> &'static str {
     match standing {
-        Standing::Conflict | Standing::Unreadable | Standing::Stuck => Severity::Critical,
-        Standing::Attention => Severity::Warning,
-        Standing::Failing | Standing::Untold | Standing::Pending => Severity::Unknown,
-        Standing::Fine => Severity::Ok,
+        Standing::Conflict | Standing::Unreadable | Standing::Stuck => Severity::Critical.as_str(),
+        Standing::OwnerGone => "gone",
+        Standing::Attention => Severity::Warning.as_str(),
+        Standing::Failing | Standing::Untold | Standing::Pending => Severity::Unknown.as_str(),
+        Standing::Fine => Severity::Ok.as_str(),
     }
 }
 
@@ -157,7 +158,7 @@ fn row(
         finding(html, frame, target, found, with_step);
     }
     if findings.is_empty() {
-        html.raw("<p class=\"quiet\">no locks</p>");
+        html.raw("<p class=\"quiet\">").raw(nothing(target)).raw("</p>");
     }
     if findings.len() > FINDINGS_MAX {
         html.raw("<p><a href=\"").text(frame.root).text(&href(name)).raw("\">");

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::Frame;
 use super::html::{Html, grouped};
 use super::parts::{
-    badge, events, fact, finding, hold, key_pending, moment, refuses, says_more, state,
+    badge, events, fact, finding, hold, key_pending, moment, nothing, refuses, says_more, state,
 };
 use crate::evidence::{self, Evidence, Topic, in_words};
 use crate::exposition::overview::{Counts, Standing};
 use crate::lock::{LockEntry, LockMode};
-use crate::status::{Phase, Seen, SeenEntry, TargetStatus};
-use crate::target::PerMode;
+use crate::status::{Hold, Phase, Seen, SeenEntry, TargetCounters, TargetStatus};
+use crate::target::{FileSpec, PerMode, Proof, Role, SourceSpec};
 
 /// Findings that are shown; the API has more.
 const FINDINGS_MAX: usize = 100;
@@ -57,22 +59,12 @@ pub(super) fn body(
         if let Some(hold) = seen.and_then(|seen| hold(seen, found))
             && found.lock_of.is_some()
         {
-            html.raw("<p class=\"since\">");
-            html.raw(if hold.since_is_exact { "since " } else { "since before " });
-            html.time(hold.held_since, frame.now);
-            let refreshes = usize::try_from(hold.refreshes).unwrap_or(usize::MAX);
-            match refreshes {
-                0 => html.raw("; no refresh seen yet"),
-                _ => html.raw("; ").number(refreshes).raw(" refreshes seen, the last at "),
-            };
-            if refreshes > 0 {
-                html.moment(hold.refreshed_at, frame.now);
-            }
-            html.raw("</p>\n");
+            since(html, frame, hold, spec.proof());
         }
     }
     if findings.is_empty() {
-        html.raw(if seen.is_some() { "<p>No locks.</p>\n" } else { "<p>Nothing.</p>\n" });
+        let said = if seen.is_some() { nothing(target) } else { "nothing" };
+        html.raw("<p>").raw(said).raw("</p>\n");
     }
     if findings.len() > FINDINGS_MAX {
         html.raw("<p>").number(findings.len() - FINDINGS_MAX).raw(" more, none worse.</p>\n");
@@ -81,12 +73,31 @@ pub(super) fn body(
     facts(html, frame, target, seen);
     if !target.events.is_empty() {
         html.raw("<section aria-labelledby=\"events\">\n<h2 id=\"events\">Last events</h2>\n");
-        events(html, frame, target.events.iter().rev().map(|event| &**event), false);
+        events(html, frame, target.events.iter().rev().map(|event| &**event), None);
         html.raw("</section>\n");
     }
     if let Some(seen) = seen.filter(|seen| !seen.entries.is_empty()) {
         files(html, frame, target, seen);
     }
+}
+
+/// Since when somebody holds it, and what keeps it alive where something does.
+fn since(html: &mut Html, frame: &Frame<'_>, hold: &Hold, proof: Proof) {
+    html.raw("<p class=\"since\">");
+    html.raw(if hold.since_is_exact { "since " } else { "since before " });
+    html.time(hold.held_since, frame.now);
+    match (proof, usize::try_from(hold.refreshes).unwrap_or(usize::MAX)) {
+        (Proof::Kernel | Proof::Presence, _) => {}
+        (Proof::Lease, 0) => {
+            html.raw("; no refresh seen yet");
+        }
+        (Proof::Lease, refreshes) => {
+            html.raw("; ").number(refreshes);
+            html.raw(if refreshes == 1 { " refresh" } else { " refreshes" });
+            html.raw(" seen, the last at ").moment(hold.refreshed_at, frame.now);
+        }
+    }
+    html.raw("</p>\n");
 }
 
 fn error(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus) {
@@ -108,27 +119,17 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
     html.raw(
         "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Facts</h2>\n<dl class=\"facts\">\n",
     );
-    for mode in LockMode::ALL {
-        let (term, since) = match mode {
-            LockMode::Exclusive => {
-                ("New exclusive locks", seen.and_then(|seen| seen.blocked_since.exclusive))
-            }
-            LockMode::Shared => {
-                ("New shared locks", seen.and_then(|seen| seen.blocked_since.shared))
-            }
-        };
-        match (seen.and_then(|seen| seen.blocked().of(mode)), since) {
-            (Some(true), Some(since)) => {
-                html.raw("<div><dt>").raw(term).raw("</dt><dd>refused since ");
-                html.time(since, frame.now).raw("</dd></div>\n");
-            }
-            (Some(true), None) => fact(html, term, "refused"),
-            (Some(false), _) => fact(html, term, "granted"),
-            (None, _) => fact(html, term, "not known"),
-        }
-    }
+    refusals(html, frame, target, seen);
     fact(html, "Held over its limit after", &limits(&spec.hold_limit));
-    fact(html, "Stuck without a refresh for", &limits(&spec.stuck_limit));
+    match spec.proof() {
+        Proof::Lease => fact(html, "Stuck without a refresh for", &limits(&spec.stuck_limit)),
+        Proof::Kernel => fact(html, "Stuck while others wait after", &limits(&spec.stuck_limit)),
+        // Nobody is seen to wait for a file to vanish.
+        Proof::Presence => {}
+    }
+    if let SourceSpec::File(FileSpec { role: Role::Daemon, .. }) = spec.source {
+        fact(html, "Should be held", "always, by one daemon");
+    }
     let (every, limit) = (words(spec.interval), words(spec.timeout));
     let idle = spec.idle().map(|idle| format!(" (every {} while it has no lock)", words(idle)));
     let idle = idle.unwrap_or_default();
@@ -144,15 +145,7 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
     let counters = &target.counters;
     let scans = format!("{}, {} failed", number(counters.scans), number(counters.scan_failures));
     fact(html, "Scans so far", &scans);
-    let (started, ended) = (&counters.holds_started, &counters.holds_ended);
-    let holds = format!(
-        "{} begun and {} ended, {} refreshes, {} stale files removed by somebody",
-        number(started.exclusive + started.shared),
-        number(ended.exclusive + ended.shared),
-        number(counters.refreshes),
-        number(counters.stale_removals),
-    );
-    fact(html, "Seen meanwhile", &holds);
+    fact(html, "Seen meanwhile", &meanwhile(counters, spec.proof()));
     fact(html, "Source", &format!("{} {}", spec.source_name(), spec.backend()));
     let Some(seen) = seen else {
         html.raw("</dl>\n</section>\n");
@@ -163,6 +156,9 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
     }
     if let Some(waiters) = seen.facts.waiters {
         fact(html, "Waiting for it", &number(waiters));
+    }
+    if let Some(orphaned @ 1..) = seen.facts.orphaned {
+        fact(html, "On a replaced file", &format!("{} held", locks(orphaned)));
     }
     if let Some(skew) = seen.clock_skew.filter(|skew| skew.unsigned_abs() >= Duration::from_secs(1))
     {
@@ -175,62 +171,173 @@ fn facts(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option
         fact(html, "Names that are no locks", &format!("{count}: {examples}"));
     }
     for (key, value) in &seen.facts.details {
-        html.raw("<div><dt>").text(&key.replace('_', " ")).raw("</dt><dd>").name(value);
+        html.raw("<div><dt>").text(&term(key)).raw("</dt><dd>");
+        match value.parse::<Timestamp>() {
+            Ok(time) => html.time(time, frame.now),
+            Err(_) => html.name(value),
+        };
         html.raw("</dd></div>\n");
     }
     html.raw("</dl>\n</section>\n");
 }
 
+/// Whether new locks are refused, and since when.
+fn refusals(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: Option<&Seen>) {
+    let proof = target.spec.proof();
+    let when = if target.error().is_some() { " when last seen" } else { "" };
+    for mode in LockMode::ALL {
+        let (term, since) = match (proof, mode) {
+            (Proof::Presence, LockMode::Exclusive) => {
+                ("Whoever asks now", seen.and_then(|seen| seen.blocked_since.exclusive))
+            }
+            // It has one mode.
+            (Proof::Presence, LockMode::Shared) => continue,
+            (Proof::Lease | Proof::Kernel, LockMode::Exclusive) => {
+                ("New exclusive locks", seen.and_then(|seen| seen.blocked_since.exclusive))
+            }
+            (Proof::Lease | Proof::Kernel, LockMode::Shared) => {
+                ("New shared locks", seen.and_then(|seen| seen.blocked_since.shared))
+            }
+        };
+        match (seen.and_then(|seen| seen.blocked().of(mode)), since) {
+            (Some(true), Some(since)) => {
+                html.raw("<div><dt>").raw(term).raw("</dt><dd>refused").raw(when);
+                html.raw(" since ").time(since, frame.now).raw("</dd></div>\n");
+            }
+            (Some(true), None) => fact(html, term, &format!("refused{when}")),
+            (Some(false), _) => fact(html, term, &format!("granted{when}")),
+            (None, _) => fact(html, term, "not known"),
+        }
+    }
+}
+
+/// What was counted since the target is watched.
+fn meanwhile(counters: &TargetCounters, proof: Proof) -> String {
+    let number = |number: u64| grouped(usize::try_from(number).unwrap_or(usize::MAX));
+    let sum = |counts: &PerMode<u64>| counts.exclusive + counts.shared;
+    let (started, ended) = (sum(&counters.holds_started), sum(&counters.holds_ended));
+    let holds = format!("taken {} and given back {}", times(started), times(ended));
+    match proof {
+        Proof::Kernel | Proof::Presence => holds,
+        Proof::Lease => format!(
+            "{holds}, refreshed {}; stale files removed by somebody: {}",
+            times(counters.refreshes),
+            number(counters.stale_removals)
+        ),
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_string(),
+        _ => format!("{} times", grouped(usize::try_from(count).unwrap_or(usize::MAX))),
+    }
+}
+
+fn locks(count: u64) -> String {
+    match count {
+        1 => "1 lock".to_string(),
+        _ => format!("{} locks", grouped(usize::try_from(count).unwrap_or(usize::MAX))),
+    }
+}
+
+/// The word for a detail that a source found out.
+fn term(key: &str) -> String {
+    match key {
+        "class" => "Kind of lock".into(),
+        "holders" => "Processes that have it".into(),
+        "holders_search" => "Search for them".into(),
+        "inherited" => "Inherited by the holder".into(),
+        "present" => "The file is there".into(),
+        "taken_after" => "Taken after".into(),
+        key => {
+            let key = key.replace('_', " ");
+            let mut letters = key.chars();
+            let first = letters.next().map(|first| first.to_uppercase());
+            first.into_iter().flatten().chain(letters).collect()
+        }
+    }
+}
+
 fn limits(limits: &PerMode<Option<Duration>>) -> String {
     let of = |limit: Option<Duration>| limit.map_or("never".to_string(), words);
-    format!("{} exclusive, {} shared", of(limits.exclusive), of(limits.shared))
+    match limits.exclusive == limits.shared {
+        true => of(limits.exclusive),
+        false => format!("{} exclusive, {} shared", of(limits.exclusive), of(limits.shared)),
+    }
 }
 
 fn words(duration: Duration) -> String {
     in_words(duration.try_into().unwrap_or(jiff::SignedDuration::MAX))
 }
 
-/// Every lock file by its name.
+/// Every lock by the name of its file, or as the kernel lists it.
 fn files(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: &Seen) {
-    let evidence = Evidence::new(target, seen);
-    html.raw("<details id=\"files\"><summary>");
-    html.number(seen.entries.len()).raw(if seen.entries.len() == 1 {
-        " lock file"
-    } else {
-        " lock files"
-    });
+    let evidence = Evidence::new(target, seen, frame.now);
+    let proof = target.spec.proof();
+    let (one, many, columns): (_, _, &[&str]) = match proof {
+        Proof::Lease => (
+            " lock file",
+            " lock files",
+            &["Name", "What", "Holder", "Its own time", "Stored", "First seen"],
+        ),
+        Proof::Kernel => (" lock", " locks", &["Lock", "What", "Holder", "First seen"]),
+        Proof::Presence => {
+            (" lock file", " lock files", &["Lock", "What", "Holder", "Written", "First seen"])
+        }
+    };
+    html.raw("<details id=\"files\"><summary>").number(seen.entries.len());
+    html.raw(if seen.entries.len() == 1 { one } else { many });
     html.raw(
-        "</summary>\n<div class=\"scroll\" role=\"region\" aria-label=\"Lock files\" \
-         tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\">What</th>\
-         <th scope=\"col\">Holder</th><th scope=\"col\">Its own time</th><th \
-         scope=\"col\">Stored</th><th scope=\"col\">First seen</th></tr></thead>\n<tbody>\n",
+        "</summary>\n<div class=\"scroll\" role=\"region\" aria-label=\"The locks one by one\" \
+         tabindex=\"0\"><table>\n<thead><tr>",
     );
+    for column in columns {
+        html.raw("<th scope=\"col\">").text(column).raw("</th>");
+    }
+    html.raw("</tr></thead>\n<tbody>\n");
     for entry in seen.entries.iter().take(FILES_MAX) {
-        file(html, frame, &evidence, entry);
+        file(html, frame, &evidence, proof, entry);
     }
     html.raw("</tbody></table></div>\n");
     if seen.entries.len() > FILES_MAX {
-        html.raw("<p>").number(seen.entries.len() - FILES_MAX).raw(" more files.</p>\n");
+        html.raw("<p>").number(seen.entries.len() - FILES_MAX).raw(" more.</p>\n");
     }
     html.raw("</details>\n");
 }
 
-fn file(html: &mut Html, frame: &Frame<'_>, evidence: &Evidence<'_>, entry: &SeenEntry) {
+fn file(
+    html: &mut Html,
+    frame: &Frame<'_>,
+    evidence: &Evidence<'_>,
+    proof: Proof,
+    entry: &SeenEntry,
+) {
     let stub = entry.entry.stub();
     html.raw("<tr data-key=\"").text(stub.id.as_str()).raw("\"><td><code>");
-    html.text(stub.id.as_str()).raw("</code><br>").text(&format!("{} bytes", stub.size));
+    html.text(stub.id.as_str()).raw("</code>");
+    if proof == Proof::Lease {
+        html.raw("<br>").text(&format!("{} bytes", stub.size));
+    }
     html.raw("</td><td>");
-    match &entry.entry {
-        LockEntry::Readable(lock) => {
-            html.raw(lock.mode.as_str()).raw(", ").raw(evidence.verdict(entry).as_str());
+    let verdict = evidence.verdict(entry);
+    match (&entry.entry, proof) {
+        (LockEntry::Readable(lock), Proof::Lease) => {
+            html.raw(lock.mode.as_str()).raw(", ").raw(verdict.as_str());
         }
-        LockEntry::Sealed(_, why) => {
+        (LockEntry::Readable(lock), Proof::Kernel) => {
+            html.raw(lock.mode.as_str());
+        }
+        (LockEntry::Readable(_), Proof::Presence) => {
+            html.raw(if verdict.is_stale() { "owner gone" } else { "held" });
+        }
+        (LockEntry::Sealed(_, why), _) => {
             html.raw("sealed (").text(why.as_str()).raw(")");
         }
-        LockEntry::Empty(_) => {
+        (LockEntry::Empty(_), _) => {
             html.raw("empty");
         }
-        LockEntry::Unreadable(_, why) => {
+        (LockEntry::Unreadable(_, why), _) => {
             html.raw("unreadable (").text(why.as_str()).raw(")");
         }
     }
@@ -244,7 +351,13 @@ fn file(html: &mut Html, frame: &Frame<'_>, evidence: &Evidence<'_>, entry: &See
             html.text(&format!(", gid {gid}"));
         }
     }
-    for time in [entry.entry.refreshed_at(), stub.stored_at, Some(entry.first_seen)] {
+    let first_seen = Some(entry.first_seen);
+    let times = match proof {
+        Proof::Lease => vec![entry.entry.refreshed_at(), stub.stored_at, first_seen],
+        Proof::Kernel => vec![first_seen],
+        Proof::Presence => vec![entry.entry.refreshed_at(), first_seen],
+    };
+    for time in times {
         html.raw("</td><td>");
         if let Some(time) = time {
             html.time(time, frame.now);

@@ -1,14 +1,15 @@
 //! What the list and the page of one target have in common: badges, findings, ages as bars.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::html::Html;
 use super::{Frame, href};
 use crate::evidence::{Finding, Severity, happened, in_words};
 use crate::exposition::overview::Standing;
 use crate::exposition::refused::{refused, state as state_of};
-use crate::lock::LeasePolicy;
-use crate::status::{Event, Hold, Phase, Seen, SeenEntry, TargetStatus};
+use crate::judge::{self, StaleReason, Verdict};
+use crate::status::{Event, Hold, Phase, Seen, SeenEntry, Status, TargetStatus};
+use crate::target::Proof;
 
 /// What a target amounts to, as a word in a frame; the colour only repeats it.
 pub(super) fn badge(html: &mut Html, standing: Standing, severity: Severity) {
@@ -16,13 +17,18 @@ pub(super) fn badge(html: &mut Html, standing: Standing, severity: Severity) {
         Standing::Conflict => "conflict",
         Standing::Unreadable => "unreadable",
         Standing::Stuck => "stuck",
+        Standing::OwnerGone => "owner gone",
         Standing::Attention => "look at it",
         Standing::Failing => "failing",
         Standing::Untold => "not to be told",
         Standing::Pending => "not looked at yet",
         Standing::Fine => "fine",
     };
-    html.raw("<b class=\"badge ").raw(severity.as_str()).raw("\">").text(word).raw("</b>");
+    html.raw("<b class=\"badge ").raw(severity.as_str());
+    if standing == Standing::OwnerGone {
+        html.raw(" gone");
+    }
+    html.raw("\">").text(word).raw("</b>");
 }
 
 /// Free, shared, exclusive or unknown, and how current that is.
@@ -42,11 +48,21 @@ pub(super) fn refuses(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus)
         return;
     }
     html.raw("<p class=\"refused\">");
-    match &*refused(target, frame.now, frame.hold) {
-        "not known" => html.raw("what it refuses is not known"),
-        what => html.raw("refuses ").text(what),
+    match (&*refused(target, frame.now, frame.hold), target.error()) {
+        ("not known", _) => html.raw("what it refuses is not known"),
+        (what, None) => html.raw("refuses ").text(what),
+        (what, Some(_)) => html.raw("refused ").text(what),
     };
     html.raw("</p>");
+}
+
+/// What there is to say of a target that was looked at and has no lock.
+pub(super) fn nothing(target: &TargetStatus) -> &'static str {
+    match target.spec.proof() {
+        Proof::Lease => "no locks",
+        Proof::Kernel => "not held",
+        Proof::Presence => "not held: there is no such file",
+    }
 }
 
 /// How far the derivation of keys is.
@@ -74,13 +90,12 @@ pub(super) fn finding(
         html.raw("<p class=\"whose\">").sentence(lock_of).raw("</p>");
     }
     html.raw("<p>").sentence(&found.evidence).raw("</p>");
-    let seen = target.seen_at(frame.now, frame.hold);
-    let entry = seen.and_then(|seen| entry(seen, found));
-    if let (Some(seen), Some(entry)) = (seen, entry) {
-        let age = seen.at.duration_since(entry.refreshed_at());
-        if entry.entry.is_leased() && found.shows_age() {
-            bar(html, age, &target.policy);
-        }
+    if let Some(seen) = target.seen_at(frame.now, frame.hold)
+        && let Some(entry) = entry(seen, found)
+        && entry.entry.is_leased()
+        && found.shows_age()
+    {
+        bar(html, frame, target, seen, entry);
     }
     if !with_step {
         html.raw("</div>\n");
@@ -116,9 +131,22 @@ pub(super) fn hold<'a>(seen: &'a Seen, found: &Finding) -> Option<&'a Hold> {
 }
 
 /// The age of a lock against the rhythm of its holder: refreshed in time, late, very likely
-/// lost, stale.
-pub(super) fn bar(html: &mut Html, age: SignedDuration, policy: &LeasePolicy) {
+/// lost, stale. The colour is the verdict's, so a lock whose owner is gone has one of its own.
+fn bar(html: &mut Html, frame: &Frame<'_>, target: &TargetStatus, seen: &Seen, entry: &SeenEntry) {
     const WIDTH: f64 = 300.0;
+    let policy = &target.policy;
+    let verdict = judge::judge_entry(&entry.entry, entry.first_seen, policy, seen.at);
+    // What the words beside it speak of: a living holder by every clock that dates it.
+    let (class, then) = match verdict {
+        Verdict::Stale(StaleReason::Owner(_)) => ("gone", entry.refreshed_at()),
+        Verdict::Stale(StaleReason::Age | StaleReason::Unrefreshed) => {
+            ("critical", entry.refreshed_at())
+        }
+        Verdict::Doomed => ("warning", entry.written_by()),
+        Verdict::Overdue => ("late", entry.written_by()),
+        Verdict::Fresh | Verdict::Unjudged => ("ok", entry.written_by()),
+    };
+    let age = frame.now.duration_since(then);
     let seconds = age.as_secs_f64().max(0.0);
     let limits = [policy.refresh_every, policy.refresh_deadline, policy.stale_limit];
     let [due, deadline, stale] = limits.map(|limit| limit.as_secs_f64());
@@ -126,12 +154,6 @@ pub(super) fn bar(html: &mut Html, age: SignedDuration, policy: &LeasePolicy) {
     let all = stale * 7.0 / 6.0;
     let at = |seconds: f64| format!("{:.0}", (seconds / all * WIDTH).clamp(2.0, WIDTH));
     let minutes = |seconds: f64| format!("{}", (seconds / 6.0).round() / 10.0);
-    let class = match seconds {
-        seconds if seconds > stale => "critical",
-        seconds if seconds > deadline => "warning",
-        seconds if seconds > due * 1.1 => "late",
-        _ => "ok",
-    };
     html.raw("<svg class=\"bar ")
         .raw(class)
         .raw("\" viewBox=\"0 0 330 24\" role=\"img\" aria-label=\"last refresh ")
@@ -161,22 +183,25 @@ pub(super) fn bar(html: &mut Html, age: SignedDuration, policy: &LeasePolicy) {
     html.raw("</svg>\n");
 }
 
-/// Events, the newest first.
+/// Events, the newest first; with the names of their targets where the status is given that knows
+/// which of them are watched.
 pub(super) fn events<'a>(
     html: &mut Html,
     frame: &Frame<'_>,
     events: impl Iterator<Item = &'a Event>,
-    with_target: bool,
+    named: Option<&Status>,
 ) {
     html.raw("<ul class=\"events\">\n");
     for event in events {
         html.raw("<li>").time(event.at, frame.now).raw(": ");
-        match &event.target {
-            Some(name) if with_target => {
+        if let (Some(name), Some(status)) = (&event.target, named) {
+            // One that was renamed or taken out has no page any more.
+            if status.targets.contains_key(name) {
                 html.raw("<a href=\"").text(frame.root).text(&href(name.as_str())).raw("\">");
                 html.name(name.as_str()).raw("</a>: ");
+            } else {
+                html.name(name.as_str()).raw(" (not watched any more): ");
             }
-            Some(_) | None => {}
         }
         html.sentence(&happened(event)).raw("</li>\n");
     }
