@@ -35,6 +35,11 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def configurations(page: str) -> list[str]:
+    """The exporter's own files on a page, not what a chart makes them of."""
+    return [text for text in blocks(page, "yaml") if "targets" in yaml.safe_load(text)]
+
+
 def init(repository: Path) -> None:
     command = [restic_repo.restic(), "init", "-r", str(repository)]
     restic_repo.run(command, RESTIC_PASSWORD=restic_repo.PASSWORD)
@@ -162,7 +167,7 @@ class S3(TemporaryFolder):
         return check(f"--config.file={file}")
 
     def test_secrets_of_volsync_are_taken_as_they_are(self):
-        volsync, _ = (text for text in blocks("recipes/kubernetes.md", "yaml") if "targets" in text)
+        volsync, _ = configurations("recipes/kubernetes.md")
         secret = self.moto.user("volsync", self.policies[0])
         secret |= {"RESTIC_REPOSITORY": self.location, "RESTIC_PASSWORD": restic_repo.PASSWORD}
         self.moto.judge_from_now_on()
@@ -172,11 +177,13 @@ class S3(TemporaryFolder):
         self.assertNotIn("without a password", said)
 
     def test_secrets_of_k8up_are_named_key_by_key(self):
-        _, k8up = (text for text in blocks("recipes/kubernetes.md", "yaml") if "targets" in text)
+        _, k8up = configurations("recipes/kubernetes.md")
         secret = self.moto.user("k8up", self.policies[0])
         self.moto.judge_from_now_on()
         # What the mounted volume of the page makes of the Secret's keys.
-        (volume,) = (text for text in blocks("recipes/kubernetes.md", "yaml") if "items" in text)
+        (volume,) = (
+            text for text in blocks("recipes/kubernetes.md", "yaml") if text.startswith("volumes:")
+        )
         items = yaml.safe_load(volume)["volumes"][0]["secret"]["items"]
         self.assertLessEqual({item["path"] for item in items}, set(secret))
         secrets = {
