@@ -20,6 +20,7 @@ use super::{StoreError, StoreErrorKind};
 use crate::scan::ErrorClass;
 use crate::secret::{Environment, read_file};
 
+pub mod answer;
 mod issued;
 mod process;
 pub mod profile;

@@ -6,14 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderValue;
 use rustls::crypto::SecureRandom;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
-use zeroize::Zeroizing;
 
+use super::wanted::claim;
 use crate::secret::Secret;
 
 /// Results that are kept, of each kind: wrong passwords must not push out right ones.
@@ -79,7 +77,8 @@ impl Logins {
         users: &BTreeMap<String, Secret>,
         header: Option<&HeaderValue>,
     ) -> Login {
-        let Some((user, password)) = header.and_then(claim) else { return Login::Wrong };
+        let claimed = header.and_then(|header| claim(header.to_str().ok()?));
+        let Some((user, password)) = claimed else { return Login::Wrong };
         let known = users.get(&*user);
         // An unknown user takes as long as a known one, so that time does not tell who is known.
         let hash = match known.and_then(|hash| std::str::from_utf8(hash.expose()).ok()) {
@@ -135,19 +134,6 @@ impl Logins {
     }
 }
 
-/// User and password of a header.
-fn claim(header: &HeaderValue) -> Option<(String, Zeroizing<Vec<u8>>)> {
-    let text = header.to_str().ok()?;
-    let (scheme, encoded) = text.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let decoded = Zeroizing::new(STANDARD.decode(encoded.trim()).ok()?);
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
-    Some((user, Zeroizing::new(decoded[colon + 1..].to_vec())))
-}
-
 /// A hash that is as dear as the dearest of the users.
 fn nobody(users: &BTreeMap<String, Secret>) -> String {
     let cost = |hash: &Secret| -> Option<u32> {
@@ -159,6 +145,9 @@ fn nobody(users: &BTreeMap<String, Secret>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     fn users() -> BTreeMap<String, Secret> {

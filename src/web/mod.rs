@@ -4,7 +4,6 @@
 //! HTTP/1.1 only: one request at a time on a connection makes every limit simple.
 #![allow(clippy::disallowed_methods, reason = "requests are where renderers get the time from")]
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::body::Answer;
 use self::render::Renderer;
+use self::wanted::{Wanted, accepts_gzip};
 use crate::exposition::format::Format;
 use crate::exposition::overview::Overview;
 use crate::reload::{Settings, Wish};
@@ -39,6 +39,7 @@ mod rate;
 pub mod render;
 mod seat;
 mod tls;
+pub mod wanted;
 
 pub use connections::{DRAIN, serve};
 pub use kept::Kept;
@@ -330,83 +331,9 @@ async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
     Ok(body)
 }
 
-/// What a scrape asked for in its query.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
-    /// `name[]`: only families of these names; all when empty.
-    names: BTreeSet<String>,
-    /// Sources whose targets are left out.
-    without: Vec<&'static str>,
-}
-
-impl Wanted {
-    /// `None` when the query names an unknown source, or both includes and excludes.
-    fn of(query: &str, sources: &[&'static str]) -> Option<Self> {
-        let mut wanted = Self::default();
-        let (mut only, mut without, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            let source = || sources.iter().find(|source| **source == value).copied();
-            match &*key {
-                "name[]" => drop(names.insert(value.into_owned())),
-                "collect[]" => only.push(source()?),
-                "exclude[]" => without.push(source()?),
-                _ => {}
-            }
-        }
-        if !only.is_empty() && !without.is_empty() {
-            return None;
-        }
-        if !only.is_empty() {
-            without = sources.iter().filter(|source| !only.contains(source)).copied().collect();
-        }
-        // Each target is compared with each of them; a query may repeat one thousands of times.
-        without.sort_unstable();
-        without.dedup();
-        (wanted.names, wanted.without) = (names, without);
-        Some(wanted)
-    }
-}
-
-/// Whether an `Accept-Encoding` allows gzip: named with a weight above 0, or covered by `*`.
-fn accepts_gzip(header: &str) -> bool {
-    let (mut named, mut star) = (None, None);
-    for coding in header.split(',') {
-        let mut parts = coding.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let weight = parts
-            .filter_map(|part| part.split_once('='))
-            .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
-            .map_or(Some(1.0), |(_, weight)| weight.trim().parse::<f32>().ok())
-            .unwrap_or(0.0);
-        let allowed = weight > 0.0;
-        // Named twice, it is as the first says; `x-gzip` is another name of it (RFC 9110, 8.4.1.3).
-        if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
-            named.get_or_insert(allowed);
-        } else if name == "*" {
-            star.get_or_insert(allowed);
-        }
-    }
-    named.or(star).unwrap_or(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_names_families_and_sources() {
-        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
-        let names: &dyn Fn(&[&str]) -> BTreeSet<String> = &names;
-        let of = |query: &str| Wanted::of(query, &["restic", "file"]);
-        assert_eq!(of(""), Some(Wanted::default()));
-        assert_eq!(of("name[]=a&name%5B%5D=b").unwrap().names, names(&["a", "b"]));
-        assert_eq!(of("collect[]=restic").unwrap().without, ["file"]);
-        assert_eq!(of("exclude[]=restic").unwrap().without, ["restic"]);
-        assert_eq!(of("collect[]=restic&exclude[]=file"), None);
-        assert_eq!(of("collect[]=borg"), None);
-        assert_eq!(of(&"exclude[]=file&".repeat(5000)).unwrap().without, ["file"]);
-        assert_eq!(of(&"name[]=a&".repeat(5000)).unwrap().names, names(&["a"]));
-    }
 
     #[test]
     fn a_list_in_several_lines_is_one_list() {
@@ -437,27 +364,6 @@ mod tests {
             ("", "/nothing", "other"),
         ] {
             assert_eq!(Place::of(prefix, path).handler("/metrics"), handler, "{prefix} {path}");
-        }
-    }
-
-    #[test]
-    fn gzip_is_used_only_where_it_is_accepted() {
-        for (header, expected) in [
-            ("gzip", true),
-            ("deflate, GZIP;q=0.5", true),
-            ("gzip;q=0", false),
-            ("gzip;q=0, *", false),
-            ("*", true),
-            ("identity", false),
-            ("gzip;q=x", false),
-            ("gzip;Q=0", false),
-            ("gzip; q = 0", false),
-            ("gzip;a=b;q=0", false),
-            ("x-gzip", true),
-            ("*;q=0", false),
-            ("", false),
-        ] {
-            assert_eq!(accepts_gzip(header), expected, "{header}");
         }
     }
 }

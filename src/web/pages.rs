@@ -11,6 +11,7 @@ use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 
 use super::body::Answer;
+use super::wanted::target_name;
 use super::{Site, text, with_type};
 use crate::exposition::configuration;
 use crate::exposition::json::{self, EventsAsk, LocksAsk, TargetsAsk};
@@ -50,8 +51,8 @@ fn asked(path: &str) -> Option<Asked> {
         "/api/v1/locks" => Asked::Locks,
         "/api/v1/events" => Asked::Events,
         _ => match path.strip_prefix("/api/v1/targets/") {
-            Some(name) => Asked::TargetObject(decoded(name)?),
-            None => Asked::Target(decoded(path.strip_prefix("/targets/")?)?),
+            Some(name) => Asked::TargetObject(target_name(name)?),
+            None => Asked::Target(target_name(path.strip_prefix("/targets/")?)?),
         },
     })
 }
@@ -221,44 +222,4 @@ fn file(content_type: &str, body: &'static str) -> Response<Answer> {
     let kept = HeaderValue::from_static("max-age=60");
     response.headers_mut().insert(header::CACHE_CONTROL, kept);
     response
-}
-
-/// The name in a path; `None` when it is none, or no text.
-fn decoded(path: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-                bytes.push(u8::try_from(high * 16 + low).ok()?);
-            }
-            byte => bytes.push(byte),
-        }
-    }
-    String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_names_a_target_or_nothing() {
-        for (path, name) in [
-            ("db01", Some("db01")),
-            ("a/b", Some("a/b")),
-            ("%2Fsrv%2fa", Some("/srv/a")),
-            ("t%C3%B6pf%20100%25", Some("töpf 100%")),
-            ("a+b", Some("a+b")),
-            ("", None),
-            ("%", None),
-            ("%4", None),
-            ("%zz", None),
-            ("%ff", None),
-        ] {
-            assert_eq!(decoded(path).as_deref(), name, "{path}");
-        }
-    }
 }

@@ -20,6 +20,7 @@
 mod listings;
 mod mutate;
 mod parsers;
+mod requests;
 mod state;
 mod texts;
 

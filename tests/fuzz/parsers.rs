@@ -12,7 +12,7 @@ use lock_exporter::source::restic::crypto::{DERIVED_BYTES, IV_BYTES, MasterKey};
 use lock_exporter::source::restic::key::{BadKeyFile, KeyFile};
 use lock_exporter::source::restic::lock_file::{self, Content, Encoding, NAME_BYTES_MAX};
 
-use crate::{listings, state, texts};
+use crate::{listings, requests, state, texts};
 
 /// One parser.
 pub struct Parser {
@@ -196,6 +196,13 @@ pub const PARSERS: &[Parser] = &[
     texts::ACCEPT,
     texts::QUERY,
     texts::LABEL,
+    requests::SCRAPE,
+    requests::ENCODING,
+    requests::PATH,
+    requests::LOGIN,
+    requests::RETRY_AFTER,
+    requests::PROCESS,
+    requests::SERVICE,
     state::STATE,
 ];
 

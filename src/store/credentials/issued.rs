@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use object_store::aws::AwsCredential;
 use tokio::sync::Mutex;
 
+use super::answer::Answer;
 use crate::scan::ErrorClass;
 use crate::store::fault::Fault;
 
@@ -25,15 +26,17 @@ impl Issued {
     ///
     /// # Errors
     /// When the end is no time, or a header could not hold them: `object_store` panics on that.
-    pub(super) fn of(
-        issuer: &str,
-        credential: AwsCredential,
-        expires_at: Option<&str>,
-    ) -> Result<Self, Fault> {
+    pub(super) fn of(issuer: &str, answer: Answer) -> Result<Self, Fault> {
         let bad = |cause: &str| Fault::new(ErrorClass::Auth, format!("{issuer}: {cause}"), "");
-        let expires_at = expires_at
+        let expires_at = answer
+            .expiration
             .map(|time| time.parse().map_err(|_| bad("its Expiration is no time")))
             .transpose()?;
+        let credential = AwsCredential {
+            key_id: answer.access_key_id,
+            secret_key: answer.secret_access_key,
+            token: answer.session_token,
+        };
         let printable = |text: &str| text.bytes().all(|c| c.is_ascii_graphic());
         if !printable(&credential.key_id) || !credential.token.iter().all(|t| printable(t)) {
             return Err(bad("a blank or a letter beyond ASCII in the credential"));

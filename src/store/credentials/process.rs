@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
-use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use zeroize::Zeroizing;
 
+use super::answer::Answer;
 use super::issued::{Issued, Last};
 use crate::scan::ErrorClass;
 use crate::store::StoreError;
@@ -25,16 +25,6 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 pub(super) struct Process {
     command: ProgramSpec,
     last: Last,
-}
-
-/// What it prints (docs.aws.amazon.com "Sourcing credentials with an external process").
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Answer {
-    access_key_id: String,
-    secret_access_key: String,
-    session_token: Option<String>,
-    expiration: Option<String>,
 }
 
 impl fmt::Debug for Process {
@@ -67,7 +57,7 @@ impl Process {
             let cause = format!("credential_process: no answer in {TIMEOUT:?}");
             return Err(Fault::new(ErrorClass::Timeout, cause, ""));
         }
-        let Ok(answer) = serde_json::from_slice::<Answer>(&answer) else {
+        let Some(answer) = Answer::of_process(&answer) else {
             let said = running.last_words().await.pop();
             let said = said.unwrap_or_else(|| "what it printed is no credential".into());
             let advice = "Run the command of the profile by hand, as the exporter's user.";
@@ -77,12 +67,7 @@ impl Process {
                 advice,
             ));
         };
-        let credential = AwsCredential {
-            key_id: answer.access_key_id,
-            secret_key: answer.secret_access_key,
-            token: answer.session_token,
-        };
-        Issued::of("credential_process", credential, answer.expiration.as_deref())
+        Issued::of("credential_process", answer)
     }
 }
 

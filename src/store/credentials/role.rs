@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use object_store::CredentialProvider;
 use object_store::aws::{AwsAuthorizer, AwsCredential, AwsCredentialProvider};
 use object_store::client::{HttpRequest, HttpService};
-use quick_xml::events::Event;
 use url::{Url, form_urlencoded};
 use zeroize::Zeroizing;
 
+use super::answer::Answer;
 use super::issued::{Issued, Last};
 use super::{CONFIG, DOING, Keys};
 use crate::scan::ErrorClass;
@@ -150,13 +150,10 @@ impl Assumed {
                 refusal(status.as_u16(), Hints::default(), &body, &hidden(&self.keys)).fault,
             ));
         }
-        let element = |name| text_of(&body, name);
-        let (Some(key_id), Some(secret_key)) = (element("AccessKeyId"), element("SecretAccessKey"))
-        else {
+        let Some(answer) = Answer::of_service(&body) else {
             return Err(fault(Fault::new(ErrorClass::Protocol, "an answer without keys", "")));
         };
-        let credential = AwsCredential { key_id, secret_key, token: element("SessionToken") };
-        let issued = Issued::of(host, credential, element("Expiration").as_deref())?;
+        let issued = Issued::of(host, answer)?;
         count.failed = false;
         Ok(issued)
     }
@@ -164,23 +161,6 @@ impl Assumed {
 
 async fn issued_by(provider: &AwsCredentialProvider) -> Result<Arc<AwsCredential>, Fault> {
     provider.get_credential().await.map_err(|error| explain(&error))
-}
-
-/// The text of the first element of this name.
-fn text_of(body: &[u8], name: &str) -> Option<String> {
-    let mut reader = quick_xml::Reader::from_reader(body);
-    let mut found: Option<String> = None;
-    loop {
-        match (reader.read_event().ok()?, &mut found) {
-            (Event::Start(start), None) if start.local_name().as_ref() == name.as_bytes() => {
-                found = Some(String::new());
-            }
-            (Event::Text(part), Some(text)) => text.push_str(std::str::from_utf8(&part).ok()?),
-            (Event::End(_), Some(_)) => return found,
-            (Event::Eof, _) => return None,
-            _ => {}
-        }
-    }
 }
 
 #[async_trait]
