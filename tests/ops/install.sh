@@ -161,6 +161,18 @@ install_packager() {
   rm -rf "$folder"
 }
 
+# cargo-deny, what makes the bill of materials, and what knows how such a bill has to look.
+install_auditors() {
+  local tool
+  "$TOOLS/py/bin/pip" install -q --disable-pip-version-check \
+    'cyclonedx-python-lib[json-validation]>=11,<12' || return 1
+  for tool in cargo-cyclonedx@0.5.9 cargo-deny@0.20.2; do
+    [ -x "$TOOLS/cargo/bin/${tool%@*}" ] \
+      || CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+        cargo install --quiet --locked "$tool" --root "$TOOLS/cargo" || return 1
+  done
+}
+
 # Grafana's own components and a browser, to draw the boards: only for the part "pictures".
 install_drawing() {
   local missing=() package

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LONG = {"pictures", "restic_agrees", "debian", "container"}
+LONG = {"pictures", "restic_agrees", "debian", "container", "sbom"}
 
 
 def names() -> list[str]:

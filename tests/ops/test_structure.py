@@ -11,7 +11,7 @@ import checkout
 import servers
 
 TOP = ("Cargo.toml", "src", "dashboards", "alerts", "tests", "helm", "benches", "docs")
-SCRIPTS = {"tests/run", ".ci/run", "benches/run"}
+SCRIPTS = {"tests/run", ".ci/run", "benches/run", "packaging/sbom"}
 # Python files are held to the same limits as the rest of the project.
 LINES_MAX = 600
 COLUMNS_MAX = 100
@@ -26,6 +26,18 @@ def tracked() -> list[str]:
         check=True,
     )
     return [name for name in listed.stdout.split("\0") if name]
+
+
+def names_of_tests() -> set[str]:
+    found: set[str] = set()
+    for name in tracked():
+        if name.endswith(".rs"):
+            text = (checkout.ROOT / name).read_text()
+            found.update(re.findall(r"#\[(?:tokio::)?test[^]]*\]\s+(?:async )?fn (\w+)", text))
+        elif re.fullmatch(r"tests/ops/test_\w+\.py", name):
+            text = (checkout.ROOT / name).read_text()
+            found.update(re.findall(r"^    def (test_\w+)\(self", text, re.M))
+    return found
 
 
 class Top(unittest.TestCase):
@@ -43,6 +55,7 @@ class Top(unittest.TestCase):
             "dashboards/build.py",
             "helm/document.py",
             "benches/run",
+            "packaging/sbom",
         ):
             with self.subTest(name):
                 self.assertTrue(os.access(checkout.ROOT / name, os.X_OK))
@@ -124,7 +137,7 @@ class FieldCases(unittest.TestCase):
             if line.startswith("| ") and "---" not in line and "| tests |" not in line
         ]
         self.assertGreaterEqual(len(rows), 50)
-        known = self.names_of_tests()
+        known = names_of_tests()
         for situation, report, _, tests in rows:
             with self.subTest(situation.strip()):
                 self.assertTrue(report.strip())
@@ -132,16 +145,25 @@ class FieldCases(unittest.TestCase):
                 self.assertTrue(named or "not yet: " in tests)
                 self.assertLessEqual(set(named), known)
 
-    def names_of_tests(self) -> set[str]:
-        found: set[str] = set()
-        for name in tracked():
-            if name.endswith(".rs"):
-                text = (checkout.ROOT / name).read_text()
-                found.update(re.findall(r"#\[(?:tokio::)?test[^]]*\]\s+(?:async )?fn (\w+)", text))
-            elif re.fullmatch(r"tests/ops/test_\w+\.py", name):
-                text = (checkout.ROOT / name).read_text()
-                found.update(re.findall(r"^    def (test_\w+)\(self", text, re.M))
-        return found
+
+class Threats(unittest.TestCase):
+    """The page on security names the tests of each threat."""
+
+    def test_every_threat_has_tests_that_exist(self):
+        page = (checkout.ROOT / "docs" / "security.md").read_text()
+        table = page.split("## Who can do what")[1].split("\n## ")[0]
+        rows = [line.strip("|").split("|") for line in table.splitlines() if line[:2] == "| "][2:]
+        self.assertGreaterEqual(len(rows), 8)
+        known = names_of_tests()
+        fuzzed = {path.name for path in (checkout.ROOT / "tests/fuzz/corpus").iterdir()}
+        for path in (checkout.ROOT / "tests/fuzz").glob("*.rs"):
+            fuzzed.update(re.findall(r'\bname: "([\w-]+)"', path.read_text()))
+        for who, _, cannot in rows:
+            with self.subTest(who.strip()):
+                tests = {name for name in re.findall(r"`(\w+)`", cannot) if "_" in name}
+                self.assertTrue(tests)
+                self.assertLessEqual(tests, known | {"rate_limit"})
+                self.assertLessEqual(set(re.findall(r"\*([\w-]+)\*", cannot)), fuzzed)
 
 
 class Fixtures(unittest.TestCase):
