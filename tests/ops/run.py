@@ -20,7 +20,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     suite = unittest.TestSuite()
     for name in sys.argv[1:] or names():
-        suite.addTests(unittest.defaultTestLoader.loadTestsFromName(f"test_{name}"))
+        suite.addTest(unittest.defaultTestLoader.loadTestsFromName(f"test_{name}"))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     # Nothing is skipped here: what cannot run is a failure. A test with several failing subtests
     # failed once.
