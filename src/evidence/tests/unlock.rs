@@ -81,7 +81,7 @@ fn living_locks_beside_the_dead_one_are_asked_too_and_that_is_said() {
         )
     );
     let many: Vec<_> = (0..300).map(|n| shared(&format!("host{n:03}"), -MIN)).collect();
-    let said = note(&[&[dead.clone()], many.as_slice()].concat()).unwrap();
+    let said = note(&[std::slice::from_ref(&dead), many.as_slice()].concat()).unwrap();
     assert!(said.contains("run on host000 ") && said.contains(" on 299 other hosts"), "{said}");
     let sealed = LockEntry::Sealed(stub(137, Some(-MIN)), SealedWhy::Permission("no".into()));
     assert!(note(&[dead, sealed]).unwrap().starts_with("run it where no restic runs"));
