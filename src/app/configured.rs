@@ -9,15 +9,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::Failure;
 use crate::cli::{Cli, ScanFlags, ShardFlags, Watch};
-use crate::config::{self, Config, ConfigError, Overrides, Problem, ScanSettings};
+use crate::config::{self, Config, Named, Overrides, Problem, ScanSettings, Surroundings};
 use crate::label::{self, LabelRules};
 use crate::location::Location;
-use crate::secret::{self, EnvSpec, Environment, PasswordSpec};
+use crate::secret::{self, EnvSpec, Environment, PasswordSpec, SecretError};
 use crate::shard::Shard;
-use crate::target::{ResticSpec, SearchSpec, Sought, SourceSpec, TargetName, names_each};
+use crate::target::{ResticSpec, SourceSpec, TargetName};
 use crate::web;
 
 /// Configuration files that are looked for when none is named.
@@ -30,8 +32,12 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 /// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
 /// file that cannot be read, or everything that is wrong in it.
 pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
+    amounting(cli, &Around { checks: false }).await
+}
+
+async fn amounting(cli: &Cli, around: &Around) -> Result<Config, Failure> {
     let shard = shard(&cli.shard).map_err(|message| Failure::Usage(anyhow!(message)))?;
-    Ok(Config { shard, ..targets(cli).await? })
+    Ok(Config { shard, ..targets(cli, around).await? })
 }
 
 /// Which of several exporters this is.
@@ -51,7 +57,7 @@ fn shard(flags: &ShardFlags) -> Result<Shard, String> {
     Shard::new(ordinal, flags.total)
 }
 
-async fn targets(cli: &Cli) -> Result<Config, Failure> {
+async fn targets(cli: &Cli, around: &Around) -> Result<Config, Failure> {
     let watch = &cli.watch;
     let overrides = overrides(&cli.scan);
     let host = host_name(watch);
@@ -80,7 +86,7 @@ async fn targets(cli: &Cli) -> Result<Config, Failure> {
                 path.display()
             )));
         }
-        return Ok(from_file(&path, &overrides, &host)?);
+        return Ok(from_file(&path, &overrides, &host, around)?);
     }
     let inherited = inherited_repository().await?;
     if inherited.is_empty() {
@@ -159,7 +165,12 @@ async fn inherited_repository() -> anyhow::Result<Vec<String>> {
     }
 }
 
-fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<Config> {
+fn from_file(
+    path: &Path,
+    overrides: &Overrides,
+    host: &str,
+    around: &Around,
+) -> anyhow::Result<Config> {
     let shown = path.display();
     let problem = || format!("cannot read {shown}");
     let meta = std::fs::metadata(path).with_context(problem)?;
@@ -173,14 +184,59 @@ fn from_file(path: &Path, overrides: &Overrides, host: &str) -> anyhow::Result<C
     if text.len() as u64 > CONFIG_BYTES_MAX {
         bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
     }
-    let look = |spec: &EnvSpec| {
+    config::parse_with(&text, overrides, host, around).map_err(|error| anyhow!(error.of_file(path)))
+}
+
+/// The files and variables that a configuration names, as they are now.
+struct Around {
+    /// Whether each is looked at. Else a target says it itself, when it is opened.
+    checks: bool,
+}
+
+impl Surroundings for Around {
+    fn repository(&self, spec: &EnvSpec) -> Result<Option<String>, String> {
         let found = Environment::load_own(spec).and_then(|it| it.text(config::REPOSITORY_VARIABLE));
-        found.map(|text| text.map(|text| text.to_string())).map_err(|error| error.to_string())
-    };
-    config::parse_with(&text, overrides, host, &look).map_err(|ConfigError(problems)| {
-        let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
-        anyhow!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
-    })
+        found.map(|text| text.map(|text| text.to_string())).map_err(|error| worded(&error))
+    }
+
+    fn fault(&self, named: Named<'_>) -> Option<String> {
+        if !self.checks {
+            return None;
+        }
+        let fault = match named {
+            Named::Opener(password, spec) => match password {
+                PasswordSpec::File(_) | PasswordSpec::MasterKeyFile(_) => {
+                    secret::look(password, &Environment::default()).err()?
+                }
+                // Variables that cannot be read are a fault of their own.
+                _ => secret::look(password, &Environment::load_now(spec).ok()?).err()?,
+            },
+            Named::EnvFile(path) => {
+                let env_file = Some(path.to_owned());
+                Environment::load_own(&EnvSpec { env_file, ..EnvSpec::default() }).err()?
+            }
+            Named::EnvDir(path) => {
+                let env_dir = Some(path.to_owned());
+                Environment::load_own(&EnvSpec { env_dir, ..EnvSpec::default() }).err()?
+            }
+            Named::Authorities(path) => match secret::read("cacert", path) {
+                Ok(pem) if CertificateDer::from_pem_slice(&pem).is_ok() => return None,
+                Ok(_) => {
+                    return Some(format!(
+                        "{} holds no certificate in PEM (-----BEGIN CERTIFICATE-----)",
+                        path.display()
+                    ));
+                }
+                Err(error) => error,
+            },
+        };
+        Some(worded(&fault))
+    }
+}
+
+/// A fault with its next step.
+fn worded(error: &SecretError) -> String {
+    if error.advice.is_empty() { error.to_string() } else { format!("{error}. {}", error.advice) }
 }
 
 fn from_flags(
@@ -296,10 +352,13 @@ pub(super) fn searched(searches: usize) -> String {
 /// # Errors
 /// As [`configuration`], with everything that is wrong in all of them.
 pub async fn check(cli: &Cli) -> Result<String, Failure> {
+    let around = Around { checks: true };
     let mut problems = Vec::new();
-    let told = match configuration(cli).await {
+    let told = match amounting(cli, &around).await {
         Ok(config) => {
-            problems.extend(check_files(&config).err());
+            if file(&cli.watch).is_none() {
+                problems.extend(named_by_flags(&config, &around).map(|fault| anyhow!(fault)));
+            }
             summary(&config)
         }
         Err(Failure::Other(error)) => {
@@ -318,39 +377,20 @@ pub async fn check(cli: &Cli) -> Result<String, Failure> {
     Err(Failure::Other(anyhow!(problems.join("\n"))))
 }
 
-/// Looks whether the files that a configuration names can be read.
-fn check_files(config: &Config) -> anyhow::Result<()> {
-    let mut problems = Vec::new();
-    for spec in &config.targets {
-        // What is for each find of a search has no name yet.
-        let restic = match &spec.source {
-            SourceSpec::Restic(restic) => restic.clone(),
-            SourceSpec::Search(SearchSpec { sought: Sought::Repositories(sought), .. }) => {
-                sought.start()
-            }
-            SourceSpec::Search(_) | SourceSpec::File(_) => continue,
+/// What is wrong with the files that flags name for all repositories.
+fn named_by_flags(config: &Config, around: &Around) -> impl Iterator<Item = String> {
+    let restic = config.targets.first().and_then(|spec| match &spec.source {
+        SourceSpec::Restic(restic) => Some(restic),
+        SourceSpec::Search(_) | SourceSpec::File(_) => None,
+    });
+    restic.into_iter().flat_map(|restic| {
+        let flag = match &restic.password {
+            PasswordSpec::Inherit => "",
+            _ => "--password-file: ",
         };
-        let secret = match &restic.password {
-            PasswordSpec::File(path) | PasswordSpec::MasterKeyFile(path) => Some(path),
-            PasswordSpec::Inherit
-            | PasswordSpec::Command(_)
-            | PasswordSpec::Variable(_)
-            | PasswordSpec::Empty => None,
-        };
-        let named = secret.into_iter().chain(&restic.cacert).chain(&restic.env.env_file);
-        for path in named.filter(|path| !names_each(path)) {
-            if let Err(error) = std::fs::File::open(path) {
-                problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
-            }
-        }
-        if let Some(path) = &restic.env.env_dir
-            && let Err(error) = std::fs::read_dir(path)
-        {
-            problems.push(format!("  {}: {}: {error}", spec.name, path.display()));
-        }
-    }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    bail!("{} file(s) cannot be read:\n{}", problems.len(), problems.join("\n"))
+        let fault = around.fault(Named::Opener(&restic.password, &restic.env));
+        let cacert = restic.cacert.iter().filter_map(|path| around.fault(Named::Authorities(path)));
+        let cacert = cacert.map(|fault| format!("--cacert: {fault}"));
+        fault.map(|fault| format!("{flag}{fault}")).into_iter().chain(cacert)
+    })
 }

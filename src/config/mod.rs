@@ -1,7 +1,7 @@
 //! The configuration file: text in, targets and settings out, or every error at once.
 //!
 //! A syntax error ends at the first one; after that all errors are reported together, each with
-//! its line and key. Pure: files that the text names are not opened here.
+//! its line and key. Pure: files that the text names are looked at by the caller.
 
 mod file;
 mod reader;
@@ -13,13 +13,14 @@ pub mod web;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::label::LabelRules;
 use crate::shard::Shard;
 use crate::target::{PerMode, SourceSpec, TargetName, TargetSpec, Watched};
 
-pub use supplied::{Look, VARIABLE as REPOSITORY_VARIABLE};
+pub use supplied::{Named, Nothing, Surroundings, VARIABLE as REPOSITORY_VARIABLE};
 
 use reader::{Defaults, Reader};
 use tree::Value;
@@ -116,6 +117,15 @@ impl fmt::Display for Problem {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError(pub Vec<Problem>);
 
+impl ConfigError {
+    /// All of it, one problem a line, below a line that names the file.
+    pub fn of_file(&self, file: &Path) -> String {
+        let lines: Vec<_> = self.0.iter().map(|problem| format!("\n  {problem}")).collect();
+        let errors = if lines.len() == 1 { "error" } else { "errors" };
+        format!("{} has {} {errors}:{}", file.display(), lines.len(), lines.concat())
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
@@ -195,6 +205,26 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(HOW.into()) } else { Ok(total) }
 }
 
+/// A duration as a person writes it: `90s`, `4h`, `1h30m`, `7d`; [`duration`] reads it.
+pub fn written(duration: Duration) -> String {
+    let whole = duration.as_secs();
+    if duration.subsec_millis() != 0 {
+        return format!("{}ms", duration.as_millis());
+    }
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (hours, minutes, seconds) {
+        (0, 0, 0) => "0".into(),
+        // A day is as often written as 24h, and 90 seconds are not 1m30s.
+        (48.., 0, 0) if hours % 24 == 0 => format!("{}d", hours / 24),
+        (_, 0, 0) => format!("{hours}h"),
+        (0, _, 0) => format!("{minutes}m"),
+        (0, _, _) => format!("{whole}s"),
+        (_, _, 0) => format!("{hours}h{minutes}m"),
+        (_, 0, _) => format!("{hours}h{seconds}s"),
+        (_, _, _) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
 /// Checks what holds between settings, for files and flags alike: a healthy target must not
 /// vanish between two scans.
 pub fn contradiction(scan: &ScanSettings) -> Option<String> {
@@ -202,11 +232,13 @@ pub fn contradiction(scan: &ScanSettings) -> Option<String> {
     let (longest, which) =
         idle_interval.map_or((interval, "interval"), |idle| (idle, "idle_interval"));
     if interval < INTERVAL_MIN {
-        Some(format!("the interval is shorter than {INTERVAL_MIN:?}"))
+        Some(format!("the interval is shorter than {}", written(INTERVAL_MIN)))
     } else if longest < interval {
         Some(format!(
-            "idle_interval ({longest:?}) is shorter than interval ({interval:?}): what has no \
-             lock would be scanned more often than what has one"
+            "idle_interval ({}) is shorter than interval ({}): what has no lock would be scanned \
+             more often than what has one",
+            written(longest),
+            written(interval)
         ))
     } else if timeout.is_zero() {
         Some("the timeout must be longer than 0".into())
@@ -214,9 +246,11 @@ pub fn contradiction(scan: &ScanSettings) -> Option<String> {
         Some("scan.hold may be at most 25m: an old value of a live lock would look stuck".into())
     } else if longest.saturating_add(timeout) >= scan.hold {
         Some(format!(
-            "{which} ({longest:?}) plus timeout ({timeout:?}) must be shorter than scan.hold \
-             ({:?}), else values of a healthy target vanish between two scans",
-            scan.hold
+            "{which} ({}) plus timeout ({}) must be shorter than scan.hold ({}), else values of a \
+             healthy target vanish between two scans",
+            written(longest),
+            written(timeout),
+            written(scan.hold)
         ))
     } else {
         None
@@ -228,10 +262,11 @@ pub fn contradiction(scan: &ScanSettings) -> Option<String> {
 /// # Errors
 /// [`ConfigError`] with everything that is wrong.
 pub fn parse(text: &str, overrides: &Overrides, host: &str) -> Result<Config, ConfigError> {
-    parse_with(text, overrides, host, &|_| Ok(None))
+    parse_with(text, overrides, host, &Nothing)
 }
 
-/// As [`parse`]; a target without `repository` has the one that `look` finds in its variables.
+/// As [`parse`]; a target without `repository` has the one that is found in its variables, and
+/// what is wrong with anything that it names is a problem of the line that names it.
 ///
 /// # Errors
 /// [`ConfigError`] with everything that is wrong.
@@ -239,11 +274,11 @@ pub fn parse_with(
     text: &str,
     overrides: &Overrides,
     host: &str,
-    look: Look<'_>,
+    around: &dyn Surroundings,
 ) -> Result<Config, ConfigError> {
     let mut root = tree::parse(text).map_err(|problem| ConfigError(vec![problem]))?;
     let mut reader = Reader::default();
-    reader.problems.extend(supplied::supply(&mut root, look));
+    reader.problems.extend(supplied::supply(&mut root, around));
     let mut config = Config {
         scan: ScanSettings::default(),
         labels: LabelRules::default(),
@@ -266,19 +301,14 @@ pub fn parse_with(
         reader.finish(map, &["scan", "hold_limits", "labels", "targets"]);
         apply(overrides, &mut config.scan);
         if let Some(node) = targets {
-            let defaults = Defaults { scan: config.scan, hold_limits, host };
+            let defaults = Defaults { scan: config.scan, hold_limits, host, around };
             config.targets = reader.targets(node, &defaults);
         }
     }
     if config.targets.is_empty() && reader.problems.is_empty() {
         reader.problem(&root, "targets", "no target is configured; there is nothing to watch");
     }
-    if reader.problems.is_empty() {
-        Ok(config)
-    } else {
-        reader.problems.sort_by_key(|problem| (problem.line, problem.column));
-        Err(ConfigError(reader.problems))
-    }
+    if reader.problems.is_empty() { Ok(config) } else { Err(reader.error()) }
 }
 
 /// Flags win over the file.

@@ -9,8 +9,8 @@ use regex::Regex;
 
 use super::tree::{Key, Node, Value};
 use super::{
-    HoldLimits, Problem, STUCK_LIMIT_MIN, ScanSettings, contradiction, default_stuck_limit,
-    duration, target,
+    ConfigError, HoldLimits, Problem, STUCK_LIMIT_MIN, ScanSettings, Surroundings, contradiction,
+    default_stuck_limit, duration, target,
 };
 use crate::label::{HolderLabel, LabelRules};
 use crate::target::{PerMode, Role, SourceSpec, TargetName, TargetSpec, Watched};
@@ -23,6 +23,7 @@ pub(super) struct Defaults<'a> {
     pub scan: ScanSettings,
     pub hold_limits: HoldLimits,
     pub host: &'a str,
+    pub around: &'a dyn Surroundings,
 }
 
 const TARGET_KEYS: &[&str] = &[
@@ -75,6 +76,13 @@ pub(super) fn join(path: &str, key: &str) -> String {
 }
 
 impl Reader {
+    /// Everything that is wrong, in the order of the file. One place can be looked at twice.
+    pub fn error(mut self) -> ConfigError {
+        self.problems.sort_by_key(|problem| (problem.line, problem.column));
+        self.problems.dedup();
+        ConfigError(self.problems)
+    }
+
     pub fn problem(&mut self, node: &Node, key: &str, message: impl Into<String>) {
         let Node { line, column, .. } = *node;
         self.problems.push(Problem { line, column, key: key.into(), message: message.into() });
@@ -330,7 +338,7 @@ impl Reader {
         let restic = map.take("restic");
         let scan = self.own_scan(&mut map, path, defaults.scan, restic.is_some());
         let source = match (restic, map.take("file")) {
-            (Some(restic), None) => self.restic(restic, &join(path, "restic")),
+            (Some(restic), None) => self.restic(restic, &join(path, "restic"), defaults.around),
             (None, Some(file)) => self.lock_file(file, &join(path, "file")),
             (Some(_), Some(_)) => {
                 self.problem(node, path, "has both restic and file; a target is one of them");

@@ -1,10 +1,12 @@
 //! The part of the configuration that speaks of restic repositories: how to reach and open one.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::reader::{Map, Reader, join};
 use super::search::Searched;
 use super::tree::{Node, Value};
+use super::{Named, Surroundings};
 use crate::location::Location;
 use crate::secret::{EnvSpec, PasswordSpec, Secret};
 use crate::target::{ResticSpec, SourceSpec};
@@ -14,7 +16,12 @@ type Way = (&'static str, fn(String) -> PasswordSpec);
 
 impl Reader {
     /// What stands under `restic`: one repository, or a place where they are searched.
-    pub fn restic(&mut self, node: &Node, path: &str) -> Option<SourceSpec> {
+    pub fn restic(
+        &mut self,
+        node: &Node,
+        path: &str,
+        around: &dyn Surroundings,
+    ) -> Option<SourceSpec> {
         let mut map = self.map(node, path);
         let repository = map.take("repository");
         let searched = self.searched(&mut map, path);
@@ -23,22 +30,12 @@ impl Reader {
         let options = self.options(&mut map, path);
         let key_hint =
             map.take("key_hint").and_then(|node| self.text(node, &join(path, "key_hint")));
-        let mut cacert = Vec::new();
-        if let Some(node) = map.take("cacert") {
-            let key = join(path, "cacert");
-            match &node.value {
-                Value::List(items) => {
-                    cacert.extend(items.iter().filter_map(|item| self.file(item, &key)));
-                }
-                Value::Null | Value::Scalar(_) | Value::Map(_) => {
-                    cacert.extend(self.file(node, &key));
-                }
-            }
-        }
+        let cacert = self.cacert(&mut map, path, around);
         let insecure_tls = map
             .take("insecure_tls")
             .is_some_and(|node| self.flag(node, &join(path, "insecure_tls")));
         self.finish(map, RESTIC_KEYS);
+        self.look_around(node, path, (password.as_ref(), &env), around);
         let place = self.place(node, path, repository, searched.as_ref());
         let password = password?;
         let is_search = searched.is_some();
@@ -56,6 +53,25 @@ impl Reader {
             Some(searched) => SourceSpec::Search(searched.spec(spec)),
             None => SourceSpec::Restic(spec),
         })
+    }
+
+    /// One file of authorities, or a list of them.
+    fn cacert(&mut self, map: &mut Map<'_>, path: &str, around: &dyn Surroundings) -> Vec<PathBuf> {
+        let Some(node) = map.take("cacert") else { return Vec::new() };
+        let key = join(path, "cacert");
+        let items = match &node.value {
+            Value::List(items) => &items[..],
+            Value::Null | Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(node),
+        };
+        let mut files = Vec::new();
+        for item in items {
+            let Some(file) = self.file(item, &key) else { continue };
+            if let Some(message) = around.fault(Named::Authorities(&file)) {
+                self.problem(item, &key, message);
+            }
+            files.push(file);
+        }
+        files
     }
 
     /// Where the repository is, or where the search begins.

@@ -149,11 +149,11 @@ targets:
     for (text, expected) in [
         (
             "scan: {idle_interval: 30s}\ntargets: [{name: a, restic: {repository: /srv/a}}]",
-            "idle_interval (30s) is shorter than interval (60s)",
+            "idle_interval (30s) is shorter than interval (1m)",
         ),
         (
             "targets: [{name: a, idle_interval: 15m, restic: {repository: /srv/a}}]",
-            "idle_interval (900s) plus timeout (30s) must be shorter than scan.hold (900s)",
+            "idle_interval (15m) plus timeout (30s) must be shorter than scan.hold (15m)",
         ),
         (
             "targets: [{name: a, idle_interval: 5m, file: {path: /run/a.lock}}]",
@@ -189,6 +189,9 @@ fn durations_are_written_with_units() {
         [("90s", 90), ("15m", 900), ("1h30m", 5400), ("1d", 86_400), ("0", 0), ("1500ms", 1)]
     {
         assert_eq!(duration(text).map(|d| d.as_secs()), Ok(seconds), "{text}");
+    }
+    for text in ["0", "90s", "15m", "4h", "24h", "7d", "1h30m", "1h5s", "25h1m1s", "1500ms"] {
+        assert_eq!(written(duration(text).unwrap()), text);
     }
     for text in ["", "60", "m", "1x", "-5m", "1.5h", "99999999999999999999s", "999999999w", "é"] {
         assert!(duration(text).is_err(), "{text}");
@@ -345,12 +348,7 @@ targets:
   - {name: b, restic: {env: {RESTIC_REPOSITORY: /srv/b}}}
   - {name: c, restic: {env_dir: /secrets/c, repository: /srv/c}}
 ";
-    let look = |spec: &EnvSpec| match (&spec.env_dir, spec.env.get(REPOSITORY_VARIABLE)) {
-        (Some(dir), None) => Ok(Some(format!("/srv{}", dir.display()))),
-        (None, Some(own)) => Ok(Some(String::from_utf8(own.expose().to_vec()).unwrap())),
-        other => panic!("asked for {other:?}"),
-    };
-    let config = parse_with(text, &Overrides::default(), "h", &look).unwrap();
+    let config = parse_with(text, &Overrides::default(), "h", &Around).unwrap();
     let places = config.targets.iter().map(|target| match &target.source {
         SourceSpec::Restic(restic) => restic.repository.to_string(),
         other => panic!("{other:?}"),
@@ -360,12 +358,79 @@ targets:
 
 #[test]
 fn variables_that_cannot_be_read_are_a_problem_of_their_target() {
-    let text = "targets: [{name: a, restic: {env_dir: /secrets/a}}]";
-    let look = |_: &EnvSpec| Err("cannot read it".to_owned());
-    let ConfigError(problems) = parse_with(text, &Overrides::default(), "h", &look).unwrap_err();
-    let said: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    assert!(said[0].contains("targets[0].restic.repository: cannot read it"), "{said:?}");
+    let text = "targets:
+  - {name: a, restic: {env_dir: /absent/a}}
+  - {name: b, restic: {env_dir: /secrets/b, env_file: /absent/b}}
+";
+    let said = around(text);
+    assert!(said[0].contains("targets[0].restic: needs repository"), "{said:?}");
+    assert_eq!(said[1], "line 2, column 33: targets[0].restic.env_dir: no /absent/a");
+    assert!(said.contains(&"line 3, column 55: targets[1].restic.env_file: no /absent/b".into()));
     // One that names none is told what is needed.
+    let text = "targets: [{name: a, restic: {env_dir: /secrets/a}}]";
     let ConfigError(problems) = parse(text, &Overrides::default(), "h").unwrap_err();
     assert!(problems[0].message.contains("RESTIC_REPOSITORY"), "{problems:?}");
+}
+
+#[test]
+fn what_a_target_names_and_is_not_there_comes_with_line_and_key_beside_all_else() {
+    let said = around(
+        "targets:
+  - name: a
+    restic:
+      repository: /srv/a
+      env_file: /absent/e
+      password_file: /absent/p
+      cacert: [/there, /absent/c]
+  - {name: b, restic: {repository: /srv/b, password_env: ABSENT}, intervall: 5m}
+  - {name: c, restic: {repository: /srv/c, env: {RESTIC_PASSWORD_FILE: /absent}}}
+  - {name: d, restic: {discover: /srv, masterkey_file: '/absent/{name}'}}
+",
+    );
+    let expected = [
+        "line 5, column 17: targets[0].restic.env_file: no /absent/e",
+        "line 6, column 22: targets[0].restic.password_file: no File(/absent/p)",
+        "line 7, column 24: targets[0].restic.cacert: no /absent/c",
+        "line 8, column 58: targets[1].restic.password_env: no Variable(ABSENT)",
+        "line 8, column 67: targets[1].intervall: unknown key; did you mean interval?",
+        "line 9, column 49: targets[2].restic.env: no Inherit",
+    ];
+    assert_eq!(said, expected);
+}
+
+/// Everything is there but what has `absent` in its name.
+struct Around;
+
+impl Surroundings for Around {
+    fn repository(&self, spec: &EnvSpec) -> Result<Option<String>, String> {
+        let file = spec.env_file.iter().map(|file| Named::EnvFile(file));
+        let mut named = file.chain(spec.env_dir.iter().map(|folder| Named::EnvDir(folder)));
+        match named.find_map(|named| self.fault(named)) {
+            Some(fault) => Err(fault),
+            None => Ok(match (&spec.env_dir, spec.env.get(REPOSITORY_VARIABLE)) {
+                (_, Some(own)) => Some(String::from_utf8(own.expose().to_vec()).unwrap()),
+                (Some(dir), None) => Some(format!("/srv{}", dir.display())),
+                (None, None) => None,
+            }),
+        }
+    }
+
+    fn fault(&self, named: Named<'_>) -> Option<String> {
+        let name = match named {
+            Named::Opener(PasswordSpec::Inherit, env) => {
+                env.env.contains_key("RESTIC_PASSWORD_FILE").then(|| "Inherit".to_owned())?
+            }
+            Named::Opener(password, _) => format!("{password:?}"),
+            Named::EnvFile(path) | Named::EnvDir(path) | Named::Authorities(path) => {
+                path.display().to_string()
+            }
+        };
+        let absent = name == "Inherit" || name.to_lowercase().contains("absent");
+        absent.then(|| format!("no {name}"))
+    }
+}
+
+fn around(text: &str) -> Vec<String> {
+    let ConfigError(problems) = parse_with(text, &Overrides::default(), "h", &Around).unwrap_err();
+    problems.iter().map(ToString::to_string).collect()
 }

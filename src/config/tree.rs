@@ -20,6 +20,16 @@ pub(super) struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// The value of a key; of one that stands twice the first.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Map(pairs) => pairs.iter().find(|(k, _)| k.text == key).map(|(_, value)| value),
+            Value::Null | Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+}
+
 /// What a value is.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
@@ -53,9 +63,11 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
                 None => (1, 1),
             };
             let message = error.without_snippet().to_string();
+            let message = message.lines().next().unwrap_or_default().trim();
             // The library puts the place into the text too; it is said once, by us.
-            let message = message.lines().next().unwrap_or_default().trim().to_owned();
-            Err(Problem { line, column, key: String::new(), message: format!("YAML: {message}") })
+            let place = format!(" at line {line}, column {column}");
+            let message = format!("YAML: {}", message.strip_suffix(&place).unwrap_or(message));
+            Err(Problem { line, column, key: String::new(), message })
         }
     }
 }
@@ -210,5 +222,6 @@ mod tests {
         let problem = parse("password: hunter2\ntargets: [\n").unwrap_err();
         assert!(problem.line >= 2, "{problem}");
         assert!(!problem.to_string().contains("hunter2"), "{problem}");
+        assert_eq!(problem.to_string().matches("line").count(), 1, "{problem}");
     }
 }

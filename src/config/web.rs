@@ -1,11 +1,12 @@
 //! The web configuration file, as the Prometheus exporters have it (exporter-toolkit
 //! `docs/web-configuration.md`): text in, settings out, or every error at once.
 //!
-//! Pure: certificates, keys and authorities that the text names are not opened here. What this
-//! server cannot do as it is written is refused, never weakened.
+//! Pure: certificates, keys and authorities that the text names are read by the caller, and what is
+//! wrong with one is a problem of the line that names it. What this server cannot do as it is
+//! written is refused, never weakened.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -40,13 +41,13 @@ pub struct WebConfig {
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     /// The certificate and those between it and its authority, PEM.
-    pub cert: Material,
+    pub cert: Secret,
     /// Its private key, PEM.
-    pub key: Material,
+    pub key: Secret,
     /// What is asked of clients.
     pub client_auth: ClientAuth,
     /// Authorities of clients' certificates, PEM; none = the system's, where one is needed.
-    pub client_ca: Option<Material>,
+    pub client_ca: Option<Secret>,
     /// Names of which a client's certificate must have one; none = any name.
     pub client_sans: Option<Vec<String>>,
     /// Oldest version.
@@ -55,13 +56,20 @@ pub struct TlsConfig {
     pub max: TlsVersion,
 }
 
-/// Something that stands in the file or in another one.
-#[derive(Clone, Debug)]
-pub enum Material {
-    /// In the file itself.
-    Inline(Secret),
-    /// In this file.
-    File(PathBuf),
+/// What a web configuration file names and does not hold. Failures are sentences that quote
+/// nothing of a file.
+pub trait Pems {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(&mut self, path: &Path) -> Result<Secret, String>;
+
+    /// Takes certificate, key and authorities into use, which must go together.
+    ///
+    /// # Errors
+    /// Why they do not.
+    fn take(&mut self, tls: &TlsConfig) -> Result<(), String>;
 }
 
 /// What is asked of clients, with the words of Go's `crypto/tls`.
@@ -132,8 +140,8 @@ const HEADERS: [(&str, &[&str]); 5] = [
 /// Reads the text of a web configuration file. Relative paths in it start at `folder`.
 ///
 /// # Errors
-/// [`ConfigError`] with everything that is wrong.
-pub fn parse(text: &str, folder: &Path) -> Result<WebConfig, ConfigError> {
+/// [`ConfigError`] with everything that is wrong, also with the files that it names.
+pub fn parse(text: &str, folder: &Path, pems: &mut dyn Pems) -> Result<WebConfig, ConfigError> {
     let root = tree::parse(text).map_err(|problem| ConfigError(vec![problem]))?;
     let mut reader = Reader::default();
     let mut config = WebConfig::default();
@@ -143,7 +151,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<WebConfig, ConfigError> {
     }
     let mut map = reader.map(&root, "");
     if let Some(node) = map.take("tls_server_config") {
-        config.tls = reader.tls(node, folder);
+        config.tls = reader.tls(node, folder, pems);
     }
     if let Some(node) = map.take("http_server_config") {
         reader.http(node, &mut config);
@@ -159,8 +167,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<WebConfig, ConfigError> {
     if reader.problems.is_empty() {
         return Ok(config);
     }
-    reader.problems.sort_by_key(|problem| (problem.line, problem.column));
-    Err(ConfigError(reader.problems))
+    Err(reader.error())
 }
 
 fn is_null(node: &Node) -> bool {
@@ -169,7 +176,7 @@ fn is_null(node: &Node) -> bool {
 
 impl Reader {
     /// What stands under `tls_server_config`; nothing there is plain HTTP.
-    fn tls(&mut self, node: &Node, folder: &Path) -> Option<TlsConfig> {
+    fn tls(&mut self, node: &Node, folder: &Path, pems: &mut dyn Pems) -> Option<TlsConfig> {
         const PATH: &str = "tls_server_config";
         if is_null(node) {
             return None;
@@ -179,9 +186,9 @@ impl Reader {
         if map.is_empty() {
             return None;
         }
-        let cert = self.material(&mut map, node, "cert", folder);
-        let key = self.material(&mut map, node, "key", folder);
-        let client_ca = self.material(&mut map, node, "client_ca", folder);
+        let cert = self.pem(&mut map, node, "cert", folder, pems);
+        let key = self.pem(&mut map, node, "key", folder, pems);
+        let client_ca = self.pem(&mut map, node, "client_ca", folder, pems);
         let client_auth = self.client_auth(&mut map, PATH);
         let mut client_sans = None;
         if let Some(node) = map.take("client_allowed_sans") {
@@ -224,25 +231,28 @@ impl Reader {
             self.problem(node, &join(PATH, "client_auth_type"), message);
         }
         let (cert, key) = (cert?, key?);
-        (self.problems.len() == before).then_some(TlsConfig {
-            cert,
-            key,
-            client_auth,
-            client_ca,
-            client_sans,
-            min,
-            max,
-        })
+        if self.problems.len() > before {
+            return None;
+        }
+        let tls = TlsConfig { cert, key, client_auth, client_ca, client_sans, min, max };
+        match pems.take(&tls) {
+            Ok(()) => Some(tls),
+            Err(message) => {
+                self.problem(node, PATH, message);
+                None
+            }
+        }
     }
 
     /// `name` with the thing itself, or `name_file` with its place. An empty text is nothing.
-    fn material(
+    fn pem(
         &mut self,
         map: &mut Map<'_>,
         section: &Node,
         name: &str,
         folder: &Path,
-    ) -> Option<Material> {
+        pems: &mut dyn Pems,
+    ) -> Option<Secret> {
         const PATH: &str = "tls_server_config";
         let in_file = format!("{name}_file");
         let mut given = |key: &str| {
@@ -257,11 +267,18 @@ impl Reader {
             }
             (Some(node), None) => {
                 let text = self.text(node, &join(PATH, name))?;
-                Some(Material::Inline(Secret::new(text)))
+                Some(Secret::new(text))
             }
             (None, Some(node)) => {
-                let file = self.file(node, &join(PATH, &in_file))?;
-                Some(Material::File(folder.join(file)))
+                let key = join(PATH, &in_file);
+                let file = self.file(node, &key)?;
+                match pems.read(&folder.join(file)) {
+                    Ok(pem) => Some(pem),
+                    Err(message) => {
+                        self.problem(node, &key, message);
+                        None
+                    }
+                }
             }
             (None, None) => {
                 if name != "client_ca" {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::{Config, ScanSettings};
+use crate::config::{Config, ScanSettings, written};
 use crate::secret::{EnvSpec, PasswordSpec};
 use crate::target::{
     FileFormat, FileSpec, PerMode, Repositories, ResticSpec, Role, SearchSpec, Sought, SourceSpec,
@@ -36,13 +36,13 @@ pub fn yaml(config: &Config) -> String {
     let ScanSettings { interval, idle_interval, timeout, concurrency, hold } = *scan;
     let mut out = String::new();
     line(&mut out, 0, "scan", "");
-    line(&mut out, 1, "interval", &duration(interval));
+    line(&mut out, 1, "interval", &written(interval));
     if let Some(idle_interval) = idle_interval {
-        line(&mut out, 1, "idle_interval", &duration(idle_interval));
+        line(&mut out, 1, "idle_interval", &written(idle_interval));
     }
-    line(&mut out, 1, "timeout", &duration(timeout));
+    line(&mut out, 1, "timeout", &written(timeout));
     line(&mut out, 1, "concurrency", &concurrency.to_string());
-    line(&mut out, 1, "hold", &duration(hold));
+    line(&mut out, 1, "hold", &written(hold));
     if !labels.hostname_rewrite.is_empty() || !labels.drop.is_empty() {
         line(&mut out, 0, "labels", "");
         if !labels.hostname_rewrite.is_empty() {
@@ -68,11 +68,11 @@ fn target(out: &mut String, spec: &TargetSpec) {
     let TargetSpec { name, interval, idle_interval, timeout, .. } = spec;
     let TargetSpec { hold_limit, stuck_limit, source, .. } = spec;
     let _ = writeln!(out, "  - name: {}", text(TargetName::as_str(name)));
-    line(out, 2, "interval", &duration(*interval));
+    line(out, 2, "interval", &written(*interval));
     if idle_interval != interval {
-        line(out, 2, "idle_interval", &duration(*idle_interval));
+        line(out, 2, "idle_interval", &written(*idle_interval));
     }
-    line(out, 2, "timeout", &duration(*timeout));
+    line(out, 2, "timeout", &written(*timeout));
     line(out, 2, "hold_limit", &limits(hold_limit));
     line(out, 2, "stuck_limit", &limits(stuck_limit));
     match source {
@@ -178,16 +178,8 @@ fn place(path: &Path) -> String {
     text(&path.to_string_lossy())
 }
 
-fn duration(duration: Duration) -> String {
-    match (duration.is_zero(), duration.subsec_millis()) {
-        (true, _) => "0".into(),
-        (false, 0) => format!("{}s", duration.as_secs()),
-        (false, _) => format!("{}ms", duration.as_millis()),
-    }
-}
-
 fn limits(limits: &PerMode<Option<Duration>>) -> String {
-    let of = |limit: Option<Duration>| duration(limit.unwrap_or_default());
+    let of = |limit: Option<Duration>| written(limit.unwrap_or_default());
     format!("{{exclusive: {}, shared: {}}}", of(limits.exclusive), of(limits.shared))
 }
 
@@ -229,7 +221,7 @@ targets:
             "\"s3.bucket-lookup\": \"path\"",
             "\"sftp.command\": \"<secret>\"",
             "password_file: \"/etc/restic/pass\"",
-            "stuck_limit: {exclusive: 2700s, shared: 2700s}",
+            "stuck_limit: {exclusive: 45m, shared: 45m}",
             "role: daemon",
             "discover: \"s3:https://s3.example.com/backups\"",
             "exclude: [\"tmp/*\"]",

@@ -46,6 +46,14 @@ impl Environment {
     /// # Errors
     /// As [`Environment::load`].
     pub fn load_own(spec: &EnvSpec) -> Result<Self, SecretError> {
+        Ok(Self { inherits: false, ..Self::load_now(spec)? })
+    }
+
+    /// As [`Environment::load`], at once on this thread.
+    ///
+    /// # Errors
+    /// As [`Environment::load`].
+    pub fn load_now(spec: &EnvSpec) -> Result<Self, SecretError> {
         let mut own = BTreeMap::new();
         if let Some(dir) = &spec.env_dir {
             own.extend(read_dir(dir)?);
@@ -54,7 +62,7 @@ impl Environment {
             own.extend(read_file(path)?);
         }
         own.extend(spec.env.clone());
-        Ok(Self { own, inherits: false })
+        Ok(Self { own, inherits: true })
     }
 
     /// Only these variables, and nothing of the process's own: for tests and tools.

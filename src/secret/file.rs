@@ -79,8 +79,11 @@ pub(crate) async fn read_file(
     off_worker(what, path.to_owned(), move |path| read(what, path)).await
 }
 
-/// The whole content of a regular file.
-pub(super) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+/// The whole content of a regular file, on this thread.
+///
+/// # Errors
+/// As [`read_file`].
+pub(crate) fn read(what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let fail = |error: std::io::Error| {
         SecretError::file(what, path, error.to_string(), advice(error.kind()))
     };

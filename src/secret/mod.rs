@@ -16,8 +16,8 @@ mod password;
 pub mod text;
 
 pub use environment::Environment;
-pub(crate) use file::read_file;
-pub use password::{Opener, read_location, resolve};
+pub(crate) use file::{read, read_file};
+pub use password::{Opener, look, read_location, resolve};
 pub(crate) use text::split_command;
 
 /// A secret value: bytes, wiped when dropped, shown as dots.

@@ -16,6 +16,10 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// More output than this is no password.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;
 
+/// What files are called in errors.
+const PASSWORD: &str = "password file";
+const MASTER_KEY: &str = "master key file";
+
 /// What opens a repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Opener {
@@ -37,25 +41,37 @@ pub async fn resolve(
     environment: &Environment,
 ) -> Result<Opener, SecretError> {
     match spec {
-        PasswordSpec::Inherit => inherit(environment).await,
-        PasswordSpec::File(path) => of_file(path.clone()).await,
+        PasswordSpec::Inherit => match inherited(environment)? {
+            Inherited::Command(line) => {
+                of_command(&line, "RESTIC_PASSWORD_COMMAND", environment).await
+            }
+            Inherited::File(path) => off_worker(PASSWORD, path, read_password).await,
+            Inherited::Given(opener) => Ok(opener),
+        },
+        PasswordSpec::File(path) => off_worker(PASSWORD, path.clone(), read_password).await,
         PasswordSpec::Command(line) => of_command(line, "password_command", environment).await,
-        PasswordSpec::Variable(name) => {
-            let password = environment.get(name).ok_or_else(|| {
-                SecretError::new(
-                    format!("read password from {name}"),
-                    "the variable is not set or empty",
-                    "Set it in env, env_file, env_dir or the exporter's own environment.",
-                )
-            })?;
-            Ok(Opener::Password(password))
-        }
+        PasswordSpec::Variable(name) => of_variable(name, environment),
         PasswordSpec::MasterKeyFile(path) => {
-            const WHAT: &str = "master key file";
-            let mut key = off_worker(WHAT, path.clone(), |path| file::read(WHAT, path)).await?;
-            Ok(Opener::MasterKey(Secret::new(std::mem::take(&mut *key))))
+            off_worker(MASTER_KEY, path.clone(), read_master_key).await
         }
         PasswordSpec::Empty => Ok(Opener::Password(Secret::new(Vec::new()))),
+    }
+}
+
+/// Whether what a specification names can be read now, at once on this thread; no command is run.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn look(spec: &PasswordSpec, environment: &Environment) -> Result<(), SecretError> {
+    match spec {
+        PasswordSpec::Inherit => match inherited(environment)? {
+            Inherited::File(path) => read_password(&path).map(drop),
+            Inherited::Command(_) | Inherited::Given(_) => Ok(()),
+        },
+        PasswordSpec::File(path) => read_password(path).map(drop),
+        PasswordSpec::Variable(name) => of_variable(name, environment).map(drop),
+        PasswordSpec::MasterKeyFile(path) => read_master_key(path).map(drop),
+        PasswordSpec::Command(_) | PasswordSpec::Empty => Ok(()),
     }
 }
 
@@ -78,8 +94,15 @@ pub async fn read_location(path: &Path) -> Result<Zeroizing<String>, SecretError
     .await
 }
 
+/// What the variables of restic say of the password.
+enum Inherited {
+    Command(Zeroizing<String>),
+    File(PathBuf),
+    Given(Opener),
+}
+
 /// restic `internal/global/global.go` resolvePassword.
-async fn inherit(environment: &Environment) -> Result<Opener, SecretError> {
+fn inherited(environment: &Environment) -> Result<Inherited, SecretError> {
     let command = environment.text("RESTIC_PASSWORD_COMMAND")?;
     let file = environment.text("RESTIC_PASSWORD_FILE")?;
     match (command, file) {
@@ -88,25 +111,36 @@ async fn inherit(environment: &Environment) -> Result<Opener, SecretError> {
             "both RESTIC_PASSWORD_COMMAND and RESTIC_PASSWORD_FILE are set",
             "Unset one of them; restic refuses both together too.",
         )),
-        (Some(line), None) => of_command(&line, "RESTIC_PASSWORD_COMMAND", environment).await,
-        (None, Some(path)) => of_file(PathBuf::from(path.as_str())).await,
-        (None, None) => Ok(match environment.get("RESTIC_PASSWORD") {
+        (Some(line), None) => Ok(Inherited::Command(line)),
+        (None, Some(path)) => Ok(Inherited::File(PathBuf::from(path.as_str()))),
+        (None, None) => Ok(Inherited::Given(match environment.get("RESTIC_PASSWORD") {
             Some(password) => Opener::Password(password),
             None => Opener::Sealed,
-        }),
+        })),
     }
 }
 
-async fn of_file(path: PathBuf) -> Result<Opener, SecretError> {
-    const WHAT: &str = "password file";
-    off_worker(WHAT, path, |path| {
-        let mut password = text::of_file(&file::read(WHAT, path)?);
-        if password.is_empty() {
-            return Err(empty(format!("read {WHAT} {}", path.display())));
-        }
-        Ok(Opener::Password(Secret::new(std::mem::take(&mut *password))))
+fn read_password(path: &Path) -> Result<Opener, SecretError> {
+    let mut password = text::of_file(&file::read(PASSWORD, path)?);
+    if password.is_empty() {
+        return Err(empty(format!("read {PASSWORD} {}", path.display())));
+    }
+    Ok(Opener::Password(Secret::new(std::mem::take(&mut *password))))
+}
+
+fn read_master_key(path: &Path) -> Result<Opener, SecretError> {
+    let mut key = file::read(MASTER_KEY, path)?;
+    Ok(Opener::MasterKey(Secret::new(std::mem::take(&mut *key))))
+}
+
+fn of_variable(name: &str, environment: &Environment) -> Result<Opener, SecretError> {
+    environment.get(name).map(Opener::Password).ok_or_else(|| {
+        SecretError::new(
+            format!("read password from {name}"),
+            "the variable is not set or empty",
+            "Set it in env, env_file, env_dir or the exporter's own environment.",
+        )
     })
-    .await
 }
 
 fn empty(doing: String) -> SecretError {

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 
 use super::auth::{Login, Logins};
 use super::rate::Bucket;
-use super::tls::{self, Pem};
-use crate::config::web::{self, ClientAuth, Material, RateLimit, WebConfig};
+use super::tls;
+use crate::config::web::{self, Pems, RateLimit, TlsConfig, WebConfig};
 use crate::secret::Secret;
 
 /// Largest file of the web configuration, certificates included.
@@ -227,14 +227,12 @@ fn load_into(
     files: &mut Read,
     empty: &mut bool,
 ) -> Result<(Protection, WebConfig), String> {
+    let problem = |error: String| format!("cannot read the web configuration {error}");
+    let text = files.bytes(file).map_err(problem)?;
     let shown = file.display();
-    let text = files.read("web configuration", file)?;
     let text = std::str::from_utf8(&text).map_err(|_| format!("{shown} is no UTF-8 text"))?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let config = web::parse(text, folder).map_err(|error| {
-        let lines: Vec<_> = error.0.iter().map(|problem| format!("  {problem}")).collect();
-        format!("{shown} has {} error(s):\n{}", lines.len(), lines.join("\n"))
-    })?;
+    let config = web::parse(text, folder, files).map_err(|error| error.of_file(file))?;
     *empty = config.empty;
     let mut protection = Protection { users: config.users.clone(), ..Protection::default() };
     for (name, value) in &config.headers {
@@ -243,28 +241,9 @@ fn load_into(
             protection.headers.push((name, value));
         }
     }
-    if let Some(tls) = &config.tls {
-        let mut problems = Vec::new();
-        let mut bytes = |what: &str, material: &Material| match material {
-            Material::Inline(secret) => Zeroizing::new(secret.expose().to_vec()),
-            Material::File(path) => files.read(what, path).unwrap_or_else(|problem| {
-                problems.push(problem);
-                Zeroizing::default()
-            }),
-        };
-        let cert = bytes("cert_file", &tls.cert);
-        let key = bytes("key_file", &tls.key);
-        let client_ca = tls.client_ca.as_ref().map(|ca| bytes("client_ca_file", ca));
-        if !problems.is_empty() {
-            return Err(format!("{shown}: {}", problems.join("\n")));
-        }
-        let client_ca = client_ca.as_ref().map(|pem| pem.as_slice());
-        let pem = Pem { cert: &cert, key: &key, client_ca };
-        let server = tls::server(tls, &pem).map_err(|error| format!("{shown}: {error}"))?;
-        protection.tls = Some(Arc::new(server));
-        protection.client_certificate =
-            tls.client_auth != ClientAuth::NoClientCert && tls.client_auth.requires();
-    }
+    protection.client_certificate =
+        config.tls.as_ref().is_some_and(|tls| tls.client_auth.requires());
+    protection.tls = files.server.take();
     Ok((protection, config))
 }
 
@@ -273,26 +252,42 @@ fn load_into(
 struct Read {
     seen: Vec<(PathBuf, Option<Stamp>)>,
     hash: Sha256,
+    server: Option<Arc<ServerConfig>>,
 }
 
 impl Read {
-    /// One file, after noting what it looks like, so that a change during the reading is seen.
-    fn read(&mut self, what: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-        let problem = |error: io::Error| format!("cannot read {what} {}: {error}", path.display());
+    /// One file, after noting what it looks like, so that a change during the reading is seen. The
+    /// error is its path and what is wrong with it.
+    fn bytes(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        let problem = |error: io::Error| format!("{}: {error}", path.display());
         self.seen.push((path.to_owned(), look(path)));
         // Pipes and devices would be waited for, or never end.
         if !std::fs::metadata(path).map_err(problem)?.is_file() {
-            return Err(format!("{what} {} is not a file", path.display()));
+            return Err(format!("{}: not a file", path.display()));
         }
         let mut bytes = Zeroizing::new(Vec::new());
         let file = File::open(path).map_err(problem)?;
         file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(problem)?;
         if bytes.len() as u64 > BYTES_MAX {
-            return Err(format!("{what} {} is larger than {BYTES_MAX} bytes", path.display()));
+            return Err(format!("{}: larger than {BYTES_MAX} bytes", path.display()));
         }
         self.hash.update((bytes.len() as u64).to_be_bytes());
         self.hash.update(&*bytes);
         Ok(bytes)
+    }
+}
+
+impl Pems for Read {
+    fn read(&mut self, path: &Path) -> Result<Secret, String> {
+        let bytes = self.bytes(path).map_err(|error| {
+            format!("cannot read {error}; name a PEM file that the exporter's user can read")
+        })?;
+        Ok(Secret::new(bytes.to_vec()))
+    }
+
+    fn take(&mut self, tls: &TlsConfig) -> Result<(), String> {
+        self.server = Some(Arc::new(tls::server(tls)?));
+        Ok(())
     }
 }
 

@@ -26,27 +26,16 @@ const ALPN: &[u8] = b"http/1.1";
 /// Certificates in one file of authorities.
 const AUTHORITIES_MAX: usize = 10_000;
 
-/// What the configuration names, read.
-#[derive(Debug)]
-pub struct Pem<'a> {
-    /// The certificate and those between it and its authority.
-    pub cert: &'a [u8],
-    /// Its private key.
-    pub key: &'a [u8],
-    /// Authorities of clients' certificates.
-    pub client_ca: Option<&'a [u8]>,
-}
-
 /// The server's side of handshakes.
 ///
 /// # Errors
 /// What is wrong with certificate, key or authorities, in words; nothing of a key is quoted.
-pub fn server(config: &TlsConfig, pem: &Pem<'_>) -> Result<ServerConfig, String> {
-    let chain = certificates(pem.cert, "cert")?;
+pub fn server(config: &TlsConfig) -> Result<ServerConfig, String> {
+    let chain = certificates(config.cert.expose(), "cert")?;
     if chain.is_empty() {
         return Err("cert: no certificate in it (-----BEGIN CERTIFICATE-----)".into());
     }
-    let key = PrivateKeyDer::from_pem_slice(pem.key)
+    let key = PrivateKeyDer::from_pem_slice(config.key.expose())
         .map_err(|_| "key: no private key in it that is not encrypted, in PEM")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions: Vec<&SupportedProtocolVersion> = [
@@ -62,7 +51,7 @@ pub fn server(config: &TlsConfig, pem: &Pem<'_>) -> Result<ServerConfig, String>
         .map_err(|error| error.to_string())?;
     let asks = config.client_auth != ClientAuth::NoClientCert;
     let builder = if asks {
-        builder.with_client_cert_verifier(Arc::new(visitors(config, pem, provider)?))
+        builder.with_client_cert_verifier(Arc::new(visitors(config, provider)?))
     } else {
         builder.with_no_client_auth()
     };
@@ -133,15 +122,11 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
         .map_err(|_| format!("{what}: not PEM, or cut"))
 }
 
-fn visitors(
-    config: &TlsConfig,
-    pem: &Pem<'_>,
-    provider: Arc<CryptoProvider>,
-) -> Result<Visitors, String> {
+fn visitors(config: &TlsConfig, provider: Arc<CryptoProvider>) -> Result<Visitors, String> {
     let requires = config.client_auth.requires();
-    let trusted = match pem.client_ca {
+    let trusted = match &config.client_ca {
         Some(pem) => {
-            let trusted = certificates(pem, "client_ca")?;
+            let trusted = certificates(pem.expose(), "client_ca")?;
             if trusted.is_empty() {
                 return Err("client_ca: no certificate in it".into());
             }

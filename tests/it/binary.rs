@@ -389,13 +389,67 @@ fn a_configuration_can_be_checked_without_serving() {
     let (code, said) = check(good);
     assert_eq!(code, Some(0));
     assert!(said.starts_with("1 target, nothing wrong: settings"), "{said}");
-    let (code, said) = check(
-        "targets: [{name: a, restic: {repository: /srv/a, password_file: /nonexistent/p, \
-         cacert: /nonexistent/c, env_dir: /nonexistent/d}}]",
-    );
-    assert_eq!(code, Some(1));
-    for path in ["/nonexistent/p", "/nonexistent/c", "/nonexistent/d"] {
-        assert!(said.contains(path), "{said}");
+    let web = folder.path().join("web.yml");
+    let tls =
+        "tls_server_config:\n  cert_file: absent\n  key_file: absent\nbasic_auth_users: {a: b}";
+    std::fs::write(&web, tls).unwrap();
+    std::fs::write(
+        &config,
+        format!(
+            "targets:
+  - name: a
+    intervall: 5m
+    restic:
+      repository: /srv/a
+      password_file: {}
+      env_dir: /nonexistent/d
+  - {{name: b, restic: {{repository: /srv/b, password_env: NOT_SET, cacert: /nonexistent/c}}}}
+  - {{name: c, restic: {{repository: /srv/c, masterkey_file: /nonexistent/k}}}}
+  - {{name: d, restic: {{env_file: /nonexistent/e}}}}
+",
+            folder.path().display()
+        ),
+    )
+    .unwrap();
+    let output = run(&["--config.check", &flag, &format!("--web.config.file={}", web.display())]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let expected = [
+        "lock_exporter.yml has 8 errors:",
+        "line 3, column 5: targets[0].intervall: unknown key",
+        "line 6, column 22: targets[0].restic.password_file: read password file /",
+        "line 7, column 16: targets[0].restic.env_dir: read env dir /nonexistent/d: No such file",
+        "targets[1].restic.password_env: read password from NOT_SET: the variable is not set",
+        "targets[1].restic.cacert: read cacert /nonexistent/c: No such file",
+        "targets[2].restic.masterkey_file: read master key file /nonexistent/k: No such file",
+        "targets[3].restic: needs repository",
+        "targets[3].restic.env_file: read env file /nonexistent/e: No such file or directory (os \
+         error 2). Check the path, and that it is mounted where the exporter runs.",
+        "web.yml has 3 errors:",
+        "line 2, column 14: tls_server_config.cert_file: cannot read",
+        "line 3, column 13: tls_server_config.key_file: cannot read",
+        "line 4, column 23: basic_auth_users.a: must be a bcrypt hash",
+    ];
+    let mut rest = said.as_str();
+    for part in expected {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{part:?} is not next in:\n{said}"));
+        rest = &rest[at + part.len()..];
+    }
+    assert!(said.contains("not a regular file. Name a regular file"), "a folder: {said}");
+}
+
+#[test]
+fn files_that_flags_name_are_checked_too() {
+    let output = run(&[
+        "--config.check",
+        "-r=/srv/a",
+        "--password-file=/nonexistent/p",
+        "--cacert=/nonexistent/c",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for part in ["--password-file: read password file /nonexistent/p", "--cacert: read cacert"] {
+        assert!(said.contains(part), "{said}");
     }
 }
 
