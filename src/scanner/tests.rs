@@ -233,9 +233,11 @@ async fn targets_without_locks_are_scanned_less_often_and_not_all_together() {
     assert_eq!(free.len(), 100);
     assert!(free.iter().all(|(_, scans)| (11..=13).contains(*scans)), "{counts:?}");
     assert!((59..=61).contains(&counts["locked"]), "{counts:?}");
-    let quarter = bench.within(IDLE / 4).await;
-    let free = quarter.keys().filter(|name| name.starts_with("ok")).count();
-    assert!((5..=60).contains(&free), "{free} of 100 in a quarter of the time");
+    for _ in 0..4 {
+        let quarter = bench.within(IDLE / 4).await;
+        let free = quarter.keys().filter(|name| name.starts_with("ok")).count();
+        assert!(free <= 60, "{free} of 100 in a quarter of the time");
+    }
 }
 
 #[test]
