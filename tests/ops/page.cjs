@@ -59,7 +59,7 @@ const overflow = (page) =>
   page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
 const PAGES = () => ["/", "/targets?state=fine&page=2", "/?q=nothing-is-called-so", facts.stuck,
-  facts.failing, facts.hostile, facts.shared];
+  facts.failing, facts.hostile, facts.shared, facts.gone, facts.sealed, facts.flock, facts.pid];
 
 const checks = {
   async "the worst is first and the counts add up"() {
@@ -75,6 +75,34 @@ const checks = {
     assert.ok((await names(page)).length >= 1);
     for (const row of await page.locator(".target .badge").allInnerTexts()) assert.equal(row, "stuck");
     await close(page);
+  },
+
+  async "an owner that is gone is not called stuck"() {
+    const page = await open("/");
+    await page.locator(".counts a", { hasText: "owner gone" }).click();
+    await page.waitForURL(/state=owner_gone/);
+    assert.ok((await names(page)).includes(facts.names.gone));
+    for (const row of await page.locator(".target").all()) {
+      assert.equal(await row.locator(".badge").innerText(), "owner gone");
+      assert.match(await row.innerText(), /owner gone: /);
+    }
+    await page.goto(facts.url + facts.gone);
+    const colours = await page.evaluate(() =>
+      [".badge", ".bar .fill"].map((of) => getComputedStyle(document.querySelector(of)))
+        .map((style, index) => (index === 0 ? style.backgroundColor : style.fill)));
+    assert.equal(colours[0], colours[1], "badge and bar have the colour of their own");
+    await close(page);
+  },
+
+  async "the pages of lock files speak no restic"() {
+    for (const address of [facts.flock, facts.pid]) {
+      const page = await open(address);
+      for (const summary of await page.locator("summary").all()) await summary.click();
+      const text = await page.locator("main").innerText();
+      assert.ok(!/refresh|Stored|22\.5|unlock/.test(text), text);
+      assert.equal(await page.locator(".bar").count(), 0);
+      await close(page);
+    }
   },
 
   async "words and states filter"() {
@@ -341,6 +369,10 @@ const pictures = () => ({
   shared: [facts.shared, DESK, "light"],
   exclusive: [facts.exclusive, DESK, "light"],
   stale: [facts.stuck, DESK, "light"],
+  gone: [facts.gone, DESK, "light"],
+  sealed: [facts.sealed, DESK, "dark"],
+  flock: [facts.flock, DESK, "light"],
+  pid: [facts.pid, DESK, "light"],
   failing: [facts.failing, DESK, "light"],
   hostile: [facts.hostile, DESK, "light"],
   "phone-stale": [facts.stuck, PHONE, "dark"],

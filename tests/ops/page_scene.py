@@ -5,16 +5,21 @@ The repositories are copies of one that restic made, so that one key opens all o
 """
 
 import datetime
+import fcntl
 import os
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 import restic_repo
 
 FLEET = 2000
 DEAD_HOST = "db01.example.org"
+# More than any process has.
+NOBODY = 2**22 + 1
 MIN = 60
 HOSTILE = [
     "<script>window.pwned=1</script>",
@@ -39,6 +44,8 @@ class Scene:
     folder: Path
     config: dict
     facts: dict
+    # Locked as long as the scene is in use.
+    held: IO[str]
 
 
 class Maker:
@@ -68,14 +75,21 @@ class Maker:
         self.targets.append({"name": name, "restic": restic} | options)
         return root
 
-    def lock(self, root: Path, host: str, minutes: float = 1, exclusive: bool = False) -> None:
+    def lock(
+        self,
+        root: Path,
+        host: str,
+        minutes: float = 1,
+        exclusive: bool = False,
+        pid: int = 802602,
+    ) -> None:
         then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=minutes)
         lock = {
             "time": then.isoformat(),
             "exclusive": exclusive,
             "hostname": host,
             "username": "backup",
-            "pid": 802602,
+            "pid": pid,
             "uid": 1000,
             "gid": 1000,
         }
@@ -90,6 +104,8 @@ def make(folder: Path, fleet: int = FLEET) -> Scene:
     repository("mail", "srv/mail", {"host": "mail01"}, {"host": "mail02", "minutes": 7})
     repository("archive", "srv/archive", {"host": "prune01", "exclusive": True})
     repository("db01", "srv/db01", {"host": DEAD_HOST, "minutes": 47, "exclusive": True})
+    left = {"host": socket.gethostname(), "minutes": 4, "exclusive": True, "pid": NOBODY}
+    repository("media", "srv/media", left)
     repository("web", "srv/web", {"host": "web03", "minutes": 130}, {"host": "web04"})
     repository("laptop", "srv/laptop", {"host": "laptop7", "minutes": 26})
     repository("nas", "srv/nas", {"host": "nas", "minutes": 3}, opened={})
@@ -109,14 +125,27 @@ def make(folder: Path, fleet: int = FLEET) -> Scene:
     made.targets.append(
         {"name": "nightly", "interval": "1s", "file": {"path": str(job), "format": "exists"}}
     )
-    names = {"stuck": "db01", "failing": "offsite", "job": "nightly", "deep": DEEP}
+    for name, file in {
+        "backup-job": {"path": str(folder / "job.lock")},
+        "sync": {"path": str(folder / "sync.pid"), "format": "pid"},
+        "agent": {"path": str(folder / "agent.lock"), "role": "daemon"},
+    }.items():
+        Path(file["path"]).write_text(f"{NOBODY}\n")
+        made.targets.append({"name": name, "interval": "10s", "file": file})
+    held = (folder / "job.lock").open()
+    fcntl.flock(held, fcntl.LOCK_EX)
+    names = {"stuck": "db01", "gone": "media", "failing": "offsite", "job": "nightly", "deep": DEEP}
     pages = {
         "free": "free",
         "shared": "mail",
         "exclusive": "archive",
         "stuck": "db01",
+        "gone": "media",
         "failing": "offsite",
         "hostile": "zoo",
+        "sealed": "nas",
+        "flock": "backup-job",
+        "pid": "sync",
     }
     facts = {name: f"/targets/{target}" for name, target in pages.items()} | {
         "names": names,
@@ -127,4 +156,4 @@ def make(folder: Path, fleet: int = FLEET) -> Scene:
         "jobFile": str(job),
     }
     config = {"scan": {"interval": "10s", "timeout": "5s"}, "targets": made.targets}
-    return Scene(folder, config, facts)
+    return Scene(folder, config, facts, held)
