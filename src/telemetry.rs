@@ -70,6 +70,7 @@ pub struct Telemetry {
     scans_skipped: IntCounterVec,
     scans_in_flight: IntGauge,
     scan_lag: Gauge,
+    tasks: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     http_in_flight: IntGauge,
@@ -170,6 +171,13 @@ impl Telemetry {
                     "Largest current delay of a scan that is due and has not started.",
                 )
             ),
+            tasks: metric!(
+                registry,
+                IntGauge::new(
+                    "lock_exporter_tasks",
+                    "Tasks that are alive: one for each target, and some for requests.",
+                )
+            ),
             http_requests: metric!(
                 registry,
                 IntCounterVec::new(
@@ -256,6 +264,11 @@ impl Telemetry {
     /// The largest current delay of a due scan, as of now.
     pub fn scan_lag(&self, lag: Duration) {
         self.scan_lag.set(lag.as_secs_f64());
+    }
+
+    /// How many tasks are alive, as of now.
+    pub fn tasks(&self, alive: usize) {
+        self.tasks.set(i64::try_from(alive).unwrap_or(i64::MAX));
     }
 
     /// A scan ended. Counts its error; logs it at debug level only, since state changes have

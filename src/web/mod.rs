@@ -14,6 +14,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use jiff::Timestamp;
 use prometheus::Registry;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::body::Answer;
@@ -324,6 +325,7 @@ async fn page_of(site: &Arc<Site>, asked: Asked) -> anyhow::Result<Bytes> {
     }
     let (rendering, wants) = (site.clone(), asked.clone());
     // Thousands of targets take milliseconds of a core, which belong to nobody's connection.
+    site.telemetry.tasks(Handle::current().metrics().num_alive_tasks());
     let work = move || render::page(&rendering, &wants.wanted, wants.format, wants.gzip);
     let rendered = site.renderer.run(work).await;
     let body = Bytes::from(rendered.context("a fault, see the log")??);

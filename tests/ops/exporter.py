@@ -63,6 +63,16 @@ class Exporter(servers.Server):
     def samples(self, target: str) -> "Samples":
         return samples(self.page(), target)
 
+    def failed_scans(self) -> dict[str, float]:
+        """How many scans failed, by reason."""
+        text = servers.get(f"{self.url}/metrics?name[]=lock_exporter_scan_errors_total").decode()
+        return {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.value
+        }
+
     def readable_targets(self) -> set[str]:
         return {
             sample.labels["target"]

@@ -53,6 +53,11 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def wait_for_port(port: int, what: str) -> None:
+    """Until something listens there."""
+    wait_for(what, lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
+
+
 def get(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return answer.read()
