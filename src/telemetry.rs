@@ -10,8 +10,13 @@ use prometheus::{
     Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 
+mod keys;
+
+pub use keys::KeyWanted;
+
 use crate::scan::{ErrorClass, Scan, ScanError};
 use crate::target::TargetSpec;
+use keys::Keys;
 
 /// What was asked of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +76,7 @@ pub struct Telemetry {
     scans_in_flight: IntGauge,
     scan_lag: Gauge,
     tasks: IntGauge,
+    keys: Keys,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     http_in_flight: IntGauge,
@@ -178,6 +184,13 @@ impl Telemetry {
                     "Tasks that are alive: one for each target, and some for requests.",
                 )
             ),
+            keys: Keys::new(metric!(
+                registry,
+                IntGauge::new(
+                    "lock_exporter_keys_pending",
+                    "Repositories whose key is not derived yet; their locks are sealed.",
+                )
+            )),
             http_requests: metric!(
                 registry,
                 IntCounterVec::new(
@@ -264,6 +277,11 @@ impl Telemetry {
     /// The largest current delay of a due scan, as of now.
     pub fn scan_lag(&self, lag: Duration) {
         self.scan_lag.set(lag.as_secs_f64());
+    }
+
+    /// A repository waits for its key; hold the guard until it is there or cannot be had.
+    pub fn key_wanted(&self) -> KeyWanted {
+        self.keys.want()
     }
 
     /// How many tasks are alive, as of now.

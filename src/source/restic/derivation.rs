@@ -13,18 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 
 use super::crypto::MasterKey;
 use super::key::{BadKeyFile, KeyFile};
+use super::turns::{Turns, Urgency};
 use crate::secret::Secret;
 
 /// The budget where the machine sets no tighter limit.
 pub const BUDGET_BYTES_MAX: u64 = 256 << 20;
 /// Results kept. Each is a digest and a key; a target needs one for each of its key files.
 const RESULTS_MAX: usize = 65_536;
-/// The semaphore counts in pieces of this size, since its own limit is in 32 bits.
-const PIECE_BYTES: u64 = 64 * 1024;
 
 /// Why a key file could not be tried.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -59,8 +58,7 @@ type Pair = [u8; 32];
 /// Memory that all concurrent key derivations may use together, and their results.
 pub struct DerivationBudget {
     bytes: u64,
-    pieces: Arc<Semaphore>,
-    cores: Arc<Semaphore>,
+    turns: Arc<Turns>,
     results: Mutex<HashMap<Pair, Arc<OnceCell<Found>>>>,
 }
 
@@ -75,13 +73,7 @@ impl DerivationBudget {
     /// there are cores: more would not end sooner, only take memory and time from everybody else.
     pub fn new(bytes: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let pieces = usize::try_from(bytes / PIECE_BYTES).unwrap_or(usize::MAX);
-        Self {
-            bytes,
-            pieces: Arc::new(Semaphore::new(pieces.min(Semaphore::MAX_PERMITS))),
-            cores: Arc::new(Semaphore::new(cores)),
-            results: Mutex::default(),
-        }
+        Self { bytes, turns: Turns::new(bytes, cores), results: Mutex::default() }
     }
 
     /// 256 MiB, or half of what the process's control group allows if that is less.
@@ -90,7 +82,7 @@ impl DerivationBudget {
         Self::new(half.min(BUDGET_BYTES_MAX))
     }
 
-    /// Opens the key file `id` with a password; `None` when they do not fit. Waits for memory, and
+    /// Opens the key file `id` with a password; `None` when they do not fit. Waits for its turn, and
     /// works on a thread of its own. Dropping the future wastes the work only if nobody else
     /// waits for the same pair.
     ///
@@ -101,27 +93,26 @@ impl DerivationBudget {
         id: &str,
         file: KeyFile,
         password: &Secret,
+        urgency: &Urgency,
     ) -> Result<Found, DeriveError> {
         if file.memory() > self.bytes {
             return Err(DeriveError::OverBudget { needs: file.memory(), budget: self.bytes });
         }
         let cell = self.cell(pair(id, password));
-        cell.get_or_try_init(|| self.derive(file, password.clone())).await.cloned()
+        cell.get_or_try_init(|| self.derive(file, password.clone(), urgency)).await.cloned()
     }
 
-    async fn derive(&self, file: KeyFile, password: Secret) -> Result<Found, DeriveError> {
-        let pieces = u32::try_from(file.memory().div_ceil(PIECE_BYTES))
-            .unwrap_or(u32::MAX)
-            .min(u32::try_from(self.bytes / PIECE_BYTES).unwrap_or(u32::MAX));
-        let cores = Arc::clone(&self.cores);
-        let core = cores.acquire_owned().await.map_err(|_| DeriveError::Interrupted)?;
-        let pieces = Arc::clone(&self.pieces)
-            .acquire_many_owned(pieces)
-            .await
-            .map_err(|_| DeriveError::Interrupted)?;
+    async fn derive(
+        &self,
+        file: KeyFile,
+        password: Secret,
+        urgency: &Urgency,
+    ) -> Result<Found, DeriveError> {
+        let turn = self.turns.take(file.memory(), urgency).await;
+        let turn = turn.ok_or(DeriveError::Interrupted)?;
         let opened = tokio::task::spawn_blocking(move || {
             // Held by the thread: the memory is in use even when nobody waits any more.
-            let _held = (core, pieces);
+            let _held = turn;
             if !is_to_be_had(file.memory()) {
                 return Err(DeriveError::NoMemory(file.memory()));
             }
@@ -219,10 +210,17 @@ mod tests {
     async fn one_pair_is_derived_once() {
         let budget = DerivationBudget::new(4 << 20);
         let password = Secret::new(PASSWORD);
-        let first = budget.open(KEY_NAME, key_file(), &password).await.unwrap().unwrap();
+        let first = budget
+            .open(KEY_NAME, key_file(), &password, &Urgency::default())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(*first, known::master());
         // A file that would give another key under the same name is not even opened.
-        let second = budget.open(KEY_NAME, costly_but_fitting(), &password).await.unwrap();
+        let second = budget
+            .open(KEY_NAME, costly_but_fitting(), &password, &Urgency::default())
+            .await
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &second.unwrap()));
     }
 
@@ -235,18 +233,27 @@ mod tests {
     async fn a_wrong_password_is_remembered_too() {
         let budget = DerivationBudget::new(4 << 20);
         let wrong = Secret::new("wrong");
-        assert_eq!(budget.open(KEY_NAME, key_file(), &wrong).await, Ok(None));
+        assert_eq!(budget.open(KEY_NAME, key_file(), &wrong, &Urgency::default()).await, Ok(None));
         assert_eq!(budget.lock().len(), 1);
-        assert_eq!(budget.open(KEY_NAME, key_file(), &wrong).await, Ok(None));
+        assert_eq!(budget.open(KEY_NAME, key_file(), &wrong, &Urgency::default()).await, Ok(None));
         // Another key file under the same password is another pair.
-        assert!(budget.open("other", key_file(), &Secret::new(PASSWORD)).await.unwrap().is_some());
+        assert!(
+            budget
+                .open("other", key_file(), &Secret::new(PASSWORD), &Urgency::default())
+                .await
+                .unwrap()
+                .is_some()
+        );
         assert_eq!(budget.lock().len(), 2);
     }
 
     #[tokio::test]
     async fn a_derivation_over_the_whole_budget_is_refused_at_once() {
         let budget = DerivationBudget::new(64 << 20);
-        let error = budget.open(KEY_NAME, costly(), &Secret::new(PASSWORD)).await.unwrap_err();
+        let error = budget
+            .open(KEY_NAME, costly(), &Secret::new(PASSWORD), &Urgency::default())
+            .await
+            .unwrap_err();
         assert!(matches!(error, DeriveError::OverBudget { budget: 67_108_864, .. }), "{error}");
         assert_eq!(
             error.to_string(),
@@ -264,21 +271,19 @@ mod tests {
     #[tokio::test]
     async fn derivations_wait_for_memory() {
         let budget = Arc::new(DerivationBudget::new(2 << 20));
-        let all = Arc::clone(&budget.pieces)
-            .acquire_many_owned(u32::try_from(budget.pieces.available_permits()).unwrap())
-            .await
-            .unwrap();
+        let all = budget.turns.take(2 << 20, &Urgency::default()).await.unwrap();
         let waiting = {
             let budget = Arc::clone(&budget);
-            tokio::spawn(
-                async move { budget.open(KEY_NAME, key_file(), &Secret::new(PASSWORD)).await },
-            )
+            tokio::spawn(async move {
+                budget.open(KEY_NAME, key_file(), &Secret::new(PASSWORD), &Urgency::default()).await
+            })
         };
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(all);
         assert!(waiting.await.unwrap().unwrap().is_some());
-        assert_eq!(budget.pieces.available_permits(), (2 << 20) / 65_536);
+        // And they give it back.
+        budget.turns.take(2 << 20, &Urgency::default()).await.unwrap();
     }
 
     #[test]

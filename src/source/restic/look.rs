@@ -77,6 +77,7 @@ impl Inner {
         if found.locks() == 0 && !cold && !repository.confirm().await? {
             return Err(Trouble::MadeAnew);
         }
+        self.urgency.follow(found.files.iter().map(|stub| stub.stored_at));
         self.state().cache.follow(&found.files, Instant::now());
         Ok(found)
     }

@@ -17,6 +17,7 @@ use self::derivation::DerivationBudget;
 use self::look::Trouble;
 use self::repository::Repository;
 use self::state::{Access, KeyState, Opened, State, Ticket};
+use self::turns::Urgency;
 use self::unlock::Search;
 use super::{Context, LockSource, SourceKind};
 use crate::lock::LeasePolicy;
@@ -41,6 +42,7 @@ mod owner;
 mod read;
 mod repository;
 mod state;
+mod turns;
 mod unlock;
 
 /// The row of this source.
@@ -66,6 +68,7 @@ struct Inner {
     timeout: Duration,
     telemetry: Arc<Telemetry>,
     budget: Arc<DerivationBudget>,
+    urgency: Urgency,
     machine: Arc<Machine>,
     state: Mutex<State>,
 }
@@ -83,6 +86,7 @@ impl Restic {
             timeout,
             telemetry: Arc::clone(&context.telemetry),
             budget: Arc::clone(&context.derivations),
+            urgency: Urgency::default(),
             machine: Arc::clone(&context.machine),
             state: Mutex::default(),
         };
@@ -228,8 +232,11 @@ impl Inner {
         ticket: Ticket,
         done: watch::Sender<()>,
     ) {
-        let search = Search { timeout: self.timeout, budget: &self.budget };
+        let wanted = self.telemetry.key_wanted();
+        let Self { timeout, budget, urgency, .. } = &*self;
+        let search = Search { timeout: *timeout, budget, urgency };
         let result = unlock::unlock(&repository, search).await;
+        drop(wanted);
         self.state().end(&ticket, repository, result, Instant::now());
         drop(done);
     }

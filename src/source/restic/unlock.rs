@@ -15,6 +15,7 @@ use super::crypto::MasterKey;
 use super::derivation::{DerivationBudget, DeriveError};
 use super::key::{self, KEY_FILE_BYTES_MAX, KEYS_READ_MAX, KEYS_TRIED_MAX, KeyFile};
 use super::repository::Repository;
+use super::turns::Urgency;
 use crate::scan::{ErrorClass, ScanError};
 use crate::secret::{Opener, Secret};
 use crate::store::StoreErrorKind;
@@ -39,6 +40,8 @@ pub struct Search<'a> {
     pub timeout: Duration,
     /// Where the memory comes from.
     pub budget: &'a DerivationBudget,
+    /// How soon the key is wanted.
+    pub urgency: &'a Urgency,
 }
 
 /// Opens a repository with the secret of its session.
@@ -127,7 +130,7 @@ async fn find_key(
                 continue;
             }
         };
-        match search.budget.open(id, file, password).await {
+        match search.budget.open(id, file, password, search.urgency).await {
             Ok(Some(master)) => {
                 let key_id = Some(id.into());
                 return Ok(Unlocked { master, key_id, skipped: tally.skipped, config: None });
