@@ -82,8 +82,8 @@ impl DerivationBudget {
         Self::new(half.min(BUDGET_BYTES_MAX))
     }
 
-    /// Opens the key file `id` with a password; `None` when they do not fit. Waits for its turn, and
-    /// works on a thread of its own. Dropping the future wastes the work only if nobody else
+    /// Opens the key file `id` with a password; `None` when they do not fit. Waits for its turn,
+    /// and works on a thread of its own. Dropping the future wastes the work only if nobody else
     /// waits for the same pair.
     ///
     /// # Errors
