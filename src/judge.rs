@@ -183,8 +183,8 @@ pub fn age(entry: &LockEntry, first_seen: Timestamp, now: Timestamp) -> Age {
 pub fn judge(lock: &Lock, first_seen: Timestamp, policy: &LeasePolicy, now: Timestamp) -> Verdict {
     let gone = lock.liveness.gone().map(|reason| Verdict::Stale(StaleReason::Owner(reason)));
     match lock.tenure {
-        // The kernel drops the lock of the dead; a taker that is gone has left it to a child.
-        Tenure::Kernel => Verdict::Fresh,
+        // The kernel drops a lock with its last descriptor: somebody has it.
+        Tenure::Kernel(_) => Verdict::Fresh,
         Tenure::Present { .. } => gone.unwrap_or(Verdict::Fresh),
         Tenure::Leased { refreshed_at } => gone.unwrap_or_else(|| match refreshed_at {
             // restic reads a missing time as the year 1, which is over any limit.

@@ -109,12 +109,25 @@ pub enum Tenure {
         refreshed_at: Option<Timestamp>,
     },
     /// The kernel vouches for it and drops it with its last descriptor; it has no time at all.
-    Kernel,
+    Kernel(Origin),
     /// The existence of a file is the lock; nothing ends it but the removal of the file.
     Present {
         /// The file's modification time.
         since: Timestamp,
     },
+}
+
+/// How the holder of a kernel lock came by it, as far as that is proven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Origin {
+    /// It took the lock itself, or nothing is known.
+    #[default]
+    Untold,
+    /// The process that took it has ended, which is no fault: so it is wherever a program takes a
+    /// lock on a descriptor of the shell that started it.
+    Through,
+    /// A process that had it before has ended and left it to this one.
+    Left,
 }
 
 /// Evidence about the holder's process, gathered by the source.
@@ -342,7 +355,7 @@ impl LockEntry {
             LockEntry::Readable(lock) => match lock.tenure {
                 Tenure::Leased { refreshed_at } => refreshed_at,
                 Tenure::Present { since } => Some(since),
-                Tenure::Kernel => None,
+                Tenure::Kernel(_) => None,
             },
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => None,
         }
@@ -356,7 +369,7 @@ impl LockEntry {
         match self {
             LockEntry::Readable(lock) => match lock.tenure {
                 Tenure::Leased { .. } => true,
-                Tenure::Kernel | Tenure::Present { .. } => false,
+                Tenure::Kernel(_) | Tenure::Present { .. } => false,
             },
             LockEntry::Sealed(..) | LockEntry::Empty(_) | LockEntry::Unreadable(..) => true,
         }

@@ -8,7 +8,7 @@ use super::steps::Step;
 use super::view::Evidence;
 use super::{Finding, Severity, Topic, of_mode};
 use crate::judge::State;
-use crate::lock::{GoneReason, Liveness, Lock, Tenure};
+use crate::lock::{GoneReason, Liveness, Lock, Origin, Tenure};
 use crate::scan::UnknownWhy;
 use crate::status::Hold;
 use crate::target::{FileFormat, FileSpec, Proof, Role, SourceSpec};
@@ -65,20 +65,22 @@ impl Evidence<'_> {
                 };
                 format!("{process}; {written}")
             }
-            Tenure::Kernel | Tenure::Leased { .. } => self.of_kernel_lock(lock),
+            Tenure::Kernel(origin) => self.of_kernel_lock(lock, origin),
+            Tenure::Leased { .. } => self.of_kernel_lock(lock, Origin::Untold),
         }
     }
 
-    fn of_kernel_lock(&self, lock: &Lock) -> String {
+    fn of_kernel_lock(&self, lock: &Lock, origin: Origin) -> String {
         let class = self.detail("class").unwrap_or("kernel");
         let mut text = format!("held ({class})");
-        if lock.holder.pid.is_none() {
-            text.push_str("; no process is seen to have it: handed on, mapped, or closed to us");
-        } else if self.detail("orphan_child").is_some() {
-            text.push_str("; by a child that outlived the process that took it");
-        } else if self.detail("inherited").is_some() {
-            text.push_str("; inherited from the process that took it");
-        }
+        text.push_str(match origin {
+            _ if lock.holder.pid.is_none() => {
+                "; no process is seen to have it: handed on, mapped, or closed to us"
+            }
+            Origin::Left => "; left by a process that had it before and has ended",
+            Origin::Through => "; taken through another process, which has ended",
+            Origin::Untold => "",
+        });
         match self.seen.facts.waiters {
             Some(0) => text.push_str("; nobody waits for it"),
             Some(1) => text.push_str("; 1 process waits for it"),

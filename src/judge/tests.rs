@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::lock::Liveness;
-use crate::lock::{HoldKey, Holder, LockId, SealedWhy, UnreadableWhy};
+use crate::lock::{HoldKey, Holder, LockId, Origin, SealedWhy, UnreadableWhy};
 use crate::source::restic::KIND;
 
 const MIN: i64 = 60;
@@ -137,7 +137,7 @@ fn a_living_or_unprovable_owner_is_judged_by_age_alone() {
 #[test]
 fn what_the_kernel_vouches_for_is_never_stale() {
     let mut held = lock(LockMode::Exclusive, None);
-    held.tenure = Tenure::Kernel;
+    held.tenure = Tenure::Kernel(Origin::Untold);
     for liveness in [Liveness::Unknown, Liveness::Gone(GoneReason::Gone)] {
         held.liveness = liveness;
         assert_eq!(judge(&held, ago(40 * 24 * H), &KIND.policy, now()), Verdict::Fresh);

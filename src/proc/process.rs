@@ -16,6 +16,9 @@ pub const SLACK: SignedDuration = SignedDuration::from_secs(5);
 /// (restic `internal/repository/lock.go`).
 const REFRESH_LIMIT: SignedDuration = SignedDuration::from_mins(30);
 
+/// The flag of threads of the kernel (Linux `include/linux/sched.h`), which no program can have.
+const PF_KTHREAD: u32 = 0x0020_0000;
+
 /// One line of `/proc/<pid>/stat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
@@ -25,6 +28,10 @@ pub struct Stat {
     pub state: char,
     /// The parent's pid.
     pub parent: i64,
+    /// Session: the pid of its first process.
+    pub session: i64,
+    /// A thread of the kernel, and no process of a program.
+    pub of_kernel: bool,
     /// Start in clock ticks since the boot.
     pub start: u64,
 }
@@ -39,8 +46,11 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let start = fields.nth(17)?.parse().ok()?;
-    Some(Stat { command: command.as_ref().into(), state, parent, start })
+    let session = fields.nth(1)?.parse().ok()?;
+    let flags: u32 = fields.nth(2)?.parse().ok()?;
+    let start = fields.nth(12)?.parse().ok()?;
+    let of_kernel = flags & PF_KTHREAD != 0;
+    Some(Stat { command: command.as_ref().into(), state, parent, session, of_kernel, start })
 }
 
 /// What is needed of `/proc/<pid>/status`.

@@ -169,6 +169,14 @@ impl Procfs {
         self.find(pid, "stat", process::parse_stat).ok().flatten()
     }
 
+    /// Whether a process is certainly not there; without a start, whether none of this pid is.
+    pub fn has_ended(&self, pid: i32, start: Option<u64>) -> bool {
+        match self.find(pid, "stat", process::parse_stat) {
+            Ok(stat) => stat.is_none_or(|stat| start.is_some_and(|start| start != stat.start)),
+            Err(_) => false,
+        }
+    }
+
     /// What `status` tells of a process; `None` when there is no such process.
     ///
     /// # Errors

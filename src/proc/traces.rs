@@ -26,6 +26,8 @@ pub struct Trace {
     pub lock: LockRow,
     /// When its file was made, which tells it from one that got its number later.
     pub born_at: Option<Timestamp>,
+    /// Pid and start of the process that was first seen to have it.
+    pub first: Option<(i32, u64)>,
 }
 
 /// The locks of one path, for the look that has the turn.
@@ -46,6 +48,8 @@ pub struct SavedTrace {
     class: String,
     taker: i64,
     born_at: Option<Timestamp>,
+    #[serde(default)]
+    first: Option<(i32, u64)>,
 }
 
 impl Traces {
@@ -79,10 +83,10 @@ impl Traces {
 }
 
 impl From<&Trace> for SavedTrace {
-    fn from(Trace { lock, born_at }: &Trace) -> Self {
+    fn from(&Trace { lock, born_at, first }: &Trace) -> Self {
         let FileKey { major, minor, inode } = lock.file;
         let class = lock.class.as_str().to_owned();
-        Self { device: (major, minor), inode, class, taker: lock.taker, born_at: *born_at }
+        Self { device: (major, minor), inode, class, taker: lock.taker, born_at, first }
     }
 }
 
@@ -92,7 +96,7 @@ impl SavedTrace {
         let class = classes.into_iter().find(|class| class.as_str() == self.class)?;
         let file = FileKey { major: self.device.0, minor: self.device.1, inode: self.inode };
         let lock = LockRow { file, class, taker: self.taker };
-        Some(Trace { lock, born_at: self.born_at })
+        Some(Trace { lock, born_at: self.born_at, first: self.first })
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
         let (traces, path) = (Traces::default(), Path::new("/run/job.lock"));
         let file = FileKey { major: 0xfe, minor: 1, inode: u64::MAX };
         let lock = LockRow { file, class: Class::Ofd, taker: -1 };
-        let trace = Trace { lock, born_at: Some(Timestamp::UNIX_EPOCH) };
+        let trace = Trace { lock, born_at: Some(Timestamp::UNIX_EPOCH), first: Some((7, 8)) };
         traces.of(path).lock().unwrap().push(trace);
         traces.of(Path::new("/run/free.lock"));
         let text = serde_json::to_string(&traces.save()).unwrap();

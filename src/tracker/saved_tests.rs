@@ -36,7 +36,7 @@ fn lock(name: u8, who: u8, age: i64, now: i64, leased: bool) -> LockEntry {
     let mode = if who == 0 { LockMode::Exclusive } else { LockMode::Shared };
     let tenure = match leased {
         true => Tenure::Leased { refreshed_at: Some(at(now - age)) },
-        false => Tenure::Kernel,
+        false => Tenure::Kernel(Origin::Untold),
     };
     LockEntry::Readable(Arc::new(Lock {
         stub: Stub { id: LockId::new(format!("{name}{leased}")), size: 137, stored_at: None },

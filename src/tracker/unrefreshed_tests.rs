@@ -49,7 +49,7 @@ fn tracker() -> Tracker {
 #[test]
 fn one_look_without_a_kernel_lock_ends_its_hold() {
     let mut tracker = tracker();
-    let lock = || vec![held("a", Tenure::Kernel, "job")];
+    let lock = || vec![held("a", Tenure::Kernel(Origin::Untold), "job")];
     look(&mut tracker, 0, vec![], Facts::default());
     look(&mut tracker, 60, lock(), Facts::default());
     let seen = look(&mut tracker, 120, vec![], Facts::default());
@@ -64,8 +64,8 @@ fn one_look_without_a_kernel_lock_ends_its_hold() {
 #[test]
 fn a_hold_goes_on_when_a_child_has_it_in_place_of_the_taker() {
     let mut tracker = tracker();
-    look(&mut tracker, 60, vec![held("a", Tenure::Kernel, "bash")], Facts::default());
-    let seen = look(&mut tracker, 120, vec![held("a", Tenure::Kernel, "sleep")], Facts::default());
+    look(&mut tracker, 60, vec![held("a", Tenure::Kernel(Origin::Untold), "bash")], Facts::default());
+    let seen = look(&mut tracker, 120, vec![held("a", Tenure::Kernel(Origin::Untold), "sleep")], Facts::default());
     assert_eq!(seen.holds[0].held_since, at(60));
     assert_eq!(&*seen.holds[0].holder.command, "sleep");
     assert_eq!(seen.clock_skew, None);
@@ -84,7 +84,7 @@ fn a_file_that_holds_by_existing_is_held_since_it_was_written() {
 #[test]
 fn a_look_that_cannot_tell_is_neither_free_nor_the_end_of_a_hold() {
     let mut tracker = tracker();
-    let lock = || vec![held("a", Tenure::Kernel, "job")];
+    let lock = || vec![held("a", Tenure::Kernel(Origin::Untold), "job")];
     look(&mut tracker, 60, lock(), Facts::default());
     let blind = Facts { unknown: Some(UnknownWhy::Namespace), ..Facts::default() };
     for seconds in [120, 180, 240] {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use lock_exporter::judge;
-use lock_exporter::lock::{GoneReason, Liveness, Lock, LockEntry, LockMode};
+use lock_exporter::lock::{GoneReason, Liveness, Lock, LockEntry, LockMode, Origin, Tenure};
 use lock_exporter::proc::machine::{Machine, MachineSpec};
 use lock_exporter::proc::procfs::Procfs;
 use lock_exporter::scan::{ErrorClass, Look, ScanError, UnknownWhy};
@@ -267,13 +267,14 @@ fn the_next_one_in_the_queue_has_a_lock_of_its_own() {
 fn a_child_that_inherited_the_lock_is_named_in_place_of_its_dead_parent() {
     for steps in [&["flock", "leave"][..], &["ofd", "leave"]] {
         let watch = Watch::new();
-        let child = holder(&watch.path, steps);
+        let mut child = holder(&watch.path, steps);
         assert_ne!(child.pid, i64::from(child.child.id()));
+        child.child.wait().unwrap();
         let look = watch.look();
         assert_eq!(pids(&look), [Some(child.pid)], "{steps:?}");
-        if steps[0] == "flock" {
-            assert_eq!(detail(&look, "inherited"), Some("yes"));
-        }
+        // It may have been there before: whose child it is, nobody can tell any more.
+        let taker = (steps[0] == "flock").then_some("ended");
+        assert_eq!((detail(&look, "taker"), detail(&look, "inherited")), (taker, None));
     }
     // A POSIX lock is its process's alone.
     let watch = Watch::new();
@@ -298,6 +299,7 @@ fn the_shell_that_holds_by_a_descriptor_is_found_and_after_it_its_child() {
     let look = watch.look();
     assert_eq!(pids(&look), [Some(shell.id().into())]);
     assert_eq!(detail(&look, "holders"), Some("2"));
+    assert_eq!((detail(&look, "taker"), detail(&look, "inherited")), (Some("ended"), None));
     let key = locks(&look)[0].key.clone();
     let mut input = shell.stdin.take().unwrap();
     shell.kill().unwrap();
@@ -305,6 +307,18 @@ fn the_shell_that_holds_by_a_descriptor_is_found_and_after_it_its_child() {
     let look = watch.look();
     assert_eq!(pids(&look), [Some(child)]);
     assert_eq!(locks(&look)[0].key, key, "the same lock, so the same hold");
+    assert_eq!(locks(&look)[0].tenure, Tenure::Kernel(Origin::Left));
+    // It is remembered who had it first, also by another process, and by none that knows nothing.
+    let known = serde_json::to_string(&watch.machine.traces.save()).unwrap();
+    let later = Arc::new(Machine::new(machine("/proc")));
+    later.traces.restore(serde_json::from_str(&known).unwrap());
+    for (machine, inherited) in [
+        (later, Some("yes")),
+        (Arc::new(Machine::new(machine("/proc"))), None),
+    ] {
+        let look = scan(&opened(&watch.path, FileFormat::Kernel, &machine)).unwrap();
+        assert_eq!(detail(&look, "inherited"), inherited);
+    }
     input.write_all(b"\n").unwrap();
 }
 

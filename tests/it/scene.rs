@@ -105,7 +105,7 @@ pub fn file_look(held: &[(LockMode, &str, Option<i64>)], waiters: u64, orphaned:
                 uid: None,
                 gid: None,
             },
-            tenure: Tenure::Kernel,
+            tenure: Tenure::Kernel(Origin::Untold),
             liveness: Liveness::Unknown,
             doubt: None,
         }))

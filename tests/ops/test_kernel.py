@@ -31,7 +31,9 @@ from kernel_locks import (
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 CAPABLE = (*NOBODY, "--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace")
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount", "--mount-proc")
-SHELL_LOCK = 'exec 9<>"$1"; flock -x 9; echo ready; read -r end; true'
+SHELL_LOCK = 'exec 9<>"$1"; flock -x 9; echo $$; read -r end; true'
+# The same in a shell whose parent ends first.
+ALONE = f"exec 3<&0; bash -c '{SHELL_LOCK}' bash \"$1\" <&3 &"
 
 def setUpModule():
     own_mounts()
@@ -90,11 +92,31 @@ class Beside(Kernel):
         process.kill()
         child = int(process.said)
         ours = self.look()
-        self.assertEqual((pids(ours), ours["details"]["inherited"]), ([child], "yes"))
+        self.assertEqual((pids(ours), ours["details"]["taker"]), ([child], "ended"))
         self.assertNotIn("taken_after", ours["details"])
         (theirs,) = lslocks(self.path)
         self.assertEqual(theirs["pid"], process.pid, "it lists the number that the kernel shows")
         self.assertEqual(fuser(self.path), {child})
+
+    def test_a_shell_that_took_it_through_flock_is_no_child_of_it(self):
+        for script in (SHELL_LOCK, ALONE):
+            with self.subTest(script), shell(script, self.path) as process:
+                ours = self.look()
+                self.assertEqual(pids(ours), [int(process.said)])
+                self.assertEqual(ours["details"]["taker"], "ended")
+                self.assertNotIn("inherited", ours["details"])
+                said = ours["findings"][0]["evidence"]
+                self.assertIn("taken through another process, which has ended", said)
+
+    def test_what_outlived_the_process_that_took_it(self):
+        # By its session a process is known to come from another one.
+        flock = ("flock", "-n", self.path, "sh", "-c", "echo $$; read -r end; true")
+        flock = self.stack.enter_context(Process(*flock, start_new_session=True))
+        flock.kill()
+        ours = self.look()
+        self.assertEqual((pids(ours), ours["details"]["inherited"]), ([int(flock.said)], "yes"))
+        said = ours["findings"][0]["evidence"]
+        self.assertIn("left by a process that had it before and has ended", said)
 
     def test_a_pid_that_was_given_again_is_not_named_either(self):
         script = self.stack.enter_context(shell(SHELL_LOCK, self.path))
@@ -133,8 +155,7 @@ class Beside(Kernel):
         self.assertEqual(pids(self.look()), [flock.pid])
         flock.kill()
         ours = self.look()
-        self.assertEqual(pids(ours), [child])
-        self.assertEqual(ours["details"]["inherited"], "yes")
+        self.assertEqual((pids(ours), ours["details"]["taker"]), ([child], "ended"))
 
     def test_dpkg(self):
         root = self.folder / "root"

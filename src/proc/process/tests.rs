@@ -19,7 +19,8 @@ fn ago(seconds: i64) -> Timestamp {
 
 fn process(program: &str, started_ago: u64, state: char) -> Candidate {
     let start = (100_000 - started_ago) * 100;
-    let stat = Stat { command: program.into(), state, parent: 1, start };
+    let command = program.into();
+    let stat = Stat { command, state, parent: 1, session: 1, of_kernel: false, start };
     Candidate { namespaced: false, stat, program: program.into() }
 }
 
@@ -38,9 +39,19 @@ fn a_name_with_parentheses_does_not_shift_the_fields() {
     let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 7777 20 21";
     let stat = parse_stat(format!("6373 (a) b (c) {tail}\n").as_bytes()).unwrap();
     assert_eq!(&*stat.command, "a) b (c");
-    assert_eq!((stat.state, stat.parent, stat.start), ('S', 1, 7777));
+    assert_eq!((stat.state, stat.parent, stat.session, stat.start), ('S', 1, 3, 7777));
+    assert!(!stat.of_kernel);
     assert_eq!(parse_stat(b"6373 (a"), None);
     assert_eq!(parse_stat(b"6373 )a( S 1"), None);
+}
+
+#[test]
+fn a_thread_of_the_kernel_is_known_by_its_flag() {
+    let tail = "0 0 0 0 0 0 0 0 20 0 1 0 6 0 0";
+    for (flags, expected) in [("2129984", true), ("69238880", true), ("4194560", false)] {
+        let stat = parse_stat(format!("2 (kthreadd) S 0 0 0 0 -1 {flags} {tail}").as_bytes());
+        assert_eq!(stat.unwrap().of_kernel, expected, "{flags}");
+    }
 }
 
 #[test]

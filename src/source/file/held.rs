@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::origin::Identity;
 use crate::lock::LockMode;
 use crate::proc::locks::{Class, Row};
 use crate::proc::procfs::Proof;
@@ -16,8 +17,17 @@ pub struct Process {
     pub pid: i32,
     /// Its parent's.
     pub parent: i64,
+    /// The first process of its session.
+    pub session: i64,
     /// Its start, in ticks since the boot.
     pub start: u64,
+}
+
+impl Process {
+    /// What no other process of this boot has.
+    pub fn identity(&self) -> Identity {
+        (self.pid, self.start)
+    }
 }
 
 /// One lock, held.
@@ -180,7 +190,10 @@ mod tests {
     }
 
     fn processes(all: &[(i32, i64, u64)]) -> BTreeMap<i32, Process> {
-        all.iter().map(|&(pid, parent, start)| (pid, Process { pid, parent, start })).collect()
+        let process = |&(pid, parent, start): &(i32, i64, u64)| {
+            (pid, Process { pid, parent, session: 1, start })
+        };
+        all.iter().map(process).collect()
     }
 
     const FLOCK: &str = "1: FLOCK ADVISORY WRITE 50 fe:00:5 0 EOF";

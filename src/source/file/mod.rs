@@ -21,13 +21,13 @@ use self::held::Process;
 use self::place::{Found, Place, Root};
 use super::{Context, LockSource, SourceKind};
 use crate::lock::{
-    GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, Stub,
-    Tenure,
+    GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, Origin,
+    Stub, Tenure,
 };
 use crate::proc::kernel::{LockRow, Picture};
 use crate::proc::locks::{Class, FileKey, Row};
 use crate::proc::machine::Machine;
-use crate::proc::process::Clock;
+use crate::proc::process::{Clock, Stat};
 use crate::proc::traces::{LOCKS_MAX, OfPath, Trace};
 use crate::scan::{ErrorClass, Facts, Look, ScanError, UnknownWhy};
 use crate::target::{FileFormat, FileSpec};
@@ -35,6 +35,7 @@ use crate::target::{FileFormat, FileSpec};
 mod apart;
 mod glob;
 mod held;
+mod origin;
 pub mod pid;
 mod place;
 
@@ -132,8 +133,8 @@ fn kernel(
         let mut processes = BTreeMap::new();
         for proof in &proofs {
             if let Some(stat) = machine.spec.procfs.stat(proof.pid) {
-                let (pid, parent, start) = (proof.pid, stat.parent, stat.start);
-                processes.insert(pid, Process { pid, parent, start });
+                let Stat { parent, session, start, .. } = stat;
+                processes.insert(proof.pid, Process { pid: proof.pid, parent, session, start });
             }
         }
         // On btrfs a row may be of another file with this number, so only proofs count there.
@@ -158,13 +159,15 @@ fn kernel(
             ));
         }
         if facts.unknown.is_none() {
-            describe(&mut facts, &all, rows, complete);
+            held_now = follow(rows, &all, found.born_at, traces);
+            let origins: Vec<Origin> =
+                all.iter().map(|one| origin_of(one, &held_now, picture, machine)).collect();
+            describe(&mut facts, &all, &origins, rows, complete);
             if let Some(after) = taken_after(&all, &machine.spec.procfs.clock()) {
                 facts.details.insert("taken_after", after.to_string().into());
             }
-            let granted = rows.iter().filter(|row| is_granted(row)).map(LockRow::from);
-            held_now = granted.map(|lock| Trace { lock, born_at: found.born_at }).collect();
-            entries.extend(all.iter().map(|one| entry(one, found, machine)));
+            let entry = |(one, origin)| entry(one, origin, found, machine);
+            entries.extend(all.iter().zip(origins).map(entry));
         }
     }
     facts.details.insert("present", if place.found.is_some() { "yes" } else { "no" }.into());
@@ -201,26 +204,49 @@ fn unknown(
     }
 }
 
+/// What is to be remembered of the locks on a file, with what was known of them before.
+fn follow(
+    rows: &[Row],
+    all: &[held::Held],
+    born_at: Option<Timestamp>,
+    before: &[Trace],
+) -> Vec<Trace> {
+    let trace = |lock: LockRow| {
+        let known = before.iter().find(|trace| (trace.lock, trace.born_at) == (lock, born_at));
+        let first = known.and_then(|trace| trace.first);
+        let held = all.iter().find(|one| (one.class, one.taker) == (lock.class, lock.taker));
+        Trace { lock, born_at, first: held.and_then(|one| origin::first(one, first)) }
+    };
+    rows.iter().filter(|row| is_granted(row)).map(|row| trace(row.into())).collect()
+}
+
+fn origin_of(one: &held::Held, held: &[Trace], picture: &Picture, machine: &Machine) -> Origin {
+    let lock = |trace: &&Trace| (trace.lock.class, trace.lock.taker) == (one.class, one.taker);
+    let first = held.iter().find(lock).and_then(|trace| trace.first);
+    let has_ended = |pid, start| picture.shows_all && machine.spec.procfs.has_ended(pid, start);
+    origin::origin(one, first, has_ended)
+}
+
 /// What is worth knowing beside the locks themselves.
-fn describe(facts: &mut Facts, all: &[held::Held], rows: &[Row], complete: bool) {
+fn describe(
+    facts: &mut Facts,
+    all: &[held::Held],
+    origins: &[Origin],
+    rows: &[Row],
+    complete: bool,
+) {
     if let Some(first) = all.first() {
         let mixed = all.iter().any(|one| one.class != first.class);
         let class = if mixed { "mixed" } else { first.class.as_str() };
         facts.details.insert("class", class.into());
         let holders: usize = all.iter().map(|one| one.holders).sum();
         facts.details.insert("holders", holders.to_string().into());
-        let inherited = |one: &held::Held| {
-            one.holder.is_some_and(|holder| one.taker > 0 && i64::from(holder.pid) != one.taker)
-        };
-        if all.iter().any(inherited) {
-            facts.details.insert("inherited", "yes".into());
+        if origins.contains(&Origin::Through) {
+            facts.details.insert("taker", "ended".into());
         }
-        // A child that lost its parent and kept the lock: the usual reason of one that never ends.
-        let orphan = |one: &held::Held| {
-            inherited(one) && one.holder.is_some_and(|holder| holder.parent == 1)
-        };
-        if all.iter().any(orphan) {
-            facts.details.insert("orphan_child", "yes".into());
+        // The usual reason of a lock that never ends.
+        if origins.contains(&Origin::Left) {
+            facts.details.insert("inherited", "yes".into());
         }
         if !complete {
             facts.details.insert("holders_search", "cut short".into());
@@ -241,7 +267,7 @@ fn taken_after(all: &[held::Held], clock: &Clock) -> Option<Timestamp> {
     takers.min().flatten()
 }
 
-fn entry(one: &held::Held, found: &Found, machine: &Machine) -> LockEntry {
+fn entry(one: &held::Held, origin: Origin, found: &Found, machine: &Machine) -> LockEntry {
     // The same lock whoever has it now; without a pid of its taker it is known by its holder.
     let taker = match (one.class, one.holder) {
         (Class::Ofd, Some(holder)) => format!("{}.{}", holder.pid, holder.start),
@@ -268,7 +294,7 @@ fn entry(one: &held::Held, found: &Found, machine: &Machine) -> LockEntry {
         None => Holder::default(),
     };
     let liveness = if one.holder.is_some() { Liveness::Alive } else { Liveness::Unknown };
-    lock(id, mode, holder, Tenure::Kernel, liveness)
+    lock(id, mode, holder, Tenure::Kernel(origin), liveness)
 }
 
 fn lock(
