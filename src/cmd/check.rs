@@ -23,6 +23,7 @@ use crate::cli::{Check, Cli, Output};
 use crate::config::Config;
 use crate::exposition::metrics::{Rules, StatusCollector};
 use crate::exposition::{json, openmetrics, table};
+use crate::proc::machine::MachineSpec;
 use crate::state;
 use crate::status::Status;
 use crate::target::{TargetName, TargetSpec};
@@ -36,7 +37,7 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// [`Failure`] when there is nothing to check or the result cannot be written.
 pub async fn run(cli: &Cli, check: &Check) -> Result<u8, Failure> {
     let (config, wanted) = targets(cli, &check.targets).await?;
-    let context = app::context(app::machine(cli));
+    let context = app::context(MachineSpec { one_look: true, ..app::machine(cli) });
     let (done, finished) = mpsc::unbounded_channel();
     // How much a search finds is known when it is done.
     let searches = config.targets.iter().any(|spec| spec.search().is_some());

@@ -74,6 +74,9 @@ impl Evidence<'_> {
         let class = self.detail("class").unwrap_or("kernel");
         let mut text = format!("held ({class})");
         text.push_str(match origin {
+            _ if lock.holder.pid.is_none() && self.detail("holders_search").is_some() => {
+                "; who has it is not known: not all processes could be looked at"
+            }
             _ if lock.holder.pid.is_none() => {
                 "; no process is seen to have it: handed on, mapped, or closed to us"
             }
@@ -109,11 +112,18 @@ impl Evidence<'_> {
             let text = format!("cannot be told ({}): {}", why.as_str(), unknown(why));
             findings.push(Finding::new(Severity::Unknown, Topic::NotSeen, text));
         }
+        let cut = self.detail("orphans_search").is_some();
+        if self.seen.facts.orphaned.is_none() && cut {
+            let text = "whether a lock is held on a file that was deleted from this path is not \
+                        known: not all descriptors could be looked at";
+            findings.push(Finding::new(Severity::Ok, Topic::NotSeen, text.to_string()));
+        }
         if let Some(count @ 1..) = self.seen.facts.orphaned {
+            let least = if cut { "at least " } else { "" };
             let locks = if count == 1 { "lock is" } else { "locks are" };
             let text = format!(
-                "{count} {locks} held on a file that was deleted from or replaced at this path; \
-                 two jobs may run at once"
+                "{least}{count} {locks} held on a file that was deleted from or replaced at this \
+                 path; two jobs may run at once"
             );
             let step = Step::run("lslocks -o PID,COMMAND,TYPE,MODE,INODE,PATH".to_string());
             findings.push(Finding::new(Severity::Warning, Topic::ReplacedFile, text).then(step));

@@ -49,6 +49,8 @@ pub struct MachineSpec {
     pub rootfs: Option<PathBuf>,
     /// How old a reading of `/proc/locks` may be.
     pub locks_age_max: Duration,
+    /// All scans of this process are one look, so that each reading is young enough for each.
+    pub one_look: bool,
 }
 
 /// This machine. Its lists are shared by all targets.
@@ -106,6 +108,7 @@ impl MachineSpec {
             procfs: Procfs::new("/proc"),
             rootfs: None,
             locks_age_max: kernel::AGE_MAX,
+            one_look: false,
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
@@ -49,19 +49,22 @@ pub struct Proof {
 #[derive(Debug)]
 pub struct Budget {
     left: usize,
-    until: Instant,
+    time: Duration,
+    /// Processor time of this thread when it began to spend.
+    begun: Duration,
 }
 
 impl Budget {
-    /// For so many descriptors and so long.
+    /// For so many descriptors and so much processor time of this thread.
     pub fn new(fds: usize, time: Duration) -> Self {
-        Self { left: fds, until: Instant::now() + time }
+        Self { left: fds, time, begun: processor_time() }
     }
 
     /// Takes one; false when it is used up.
     fn take(&mut self) -> bool {
         // The clock is not free; a look at it for every 64 descriptors is exact enough.
-        if self.left == 0 || (self.left.is_multiple_of(64) && Instant::now() >= self.until) {
+        let is_late = || processor_time().saturating_sub(self.begun) >= self.time;
+        if self.left == 0 || (self.left.is_multiple_of(64) && is_late()) {
             self.left = 0;
             return false;
         }
@@ -69,9 +72,15 @@ impl Budget {
         true
     }
 
-    /// What it is still good for.
-    pub fn left(&self) -> usize {
-        self.left
+    /// Lets this thread, which may be another one than before, spend of it.
+    pub fn spend<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        self.begun = processor_time();
+        let found = look(self);
+        self.time = self.time.saturating_sub(processor_time().saturating_sub(self.begun));
+        if self.time.is_zero() {
+            self.left = 0;
+        }
+        found
     }
 
     /// Whether it was not enough.
@@ -111,10 +120,10 @@ impl Procfs {
     }
 
     /// Whether it shows all processes and all locks: it belongs to the initial PID namespace,
-    /// where alone kernel threads live, and hides no process of others from us.
+    /// where alone threads of the kernel live (the first of them is 2), and hides no process of
+    /// others from us.
     pub fn shows_all(&self) -> bool {
-        let is_kthreadd = |comm: Vec<u8>| comm == b"kthreadd\n";
-        self.read("2/comm", 64).is_ok_and(is_kthreadd) && self.read("1/stat", BYTES_MAX).is_ok()
+        self.stat(2).is_some_and(|stat| stat.of_kernel) && self.read("1/stat", BYTES_MAX).is_ok()
     }
 
     /// Whether our boot-time clock is another than the machine's: we are in a time namespace that
@@ -140,7 +149,7 @@ impl Procfs {
 
     /// The init, or a thread of the kernel.
     pub fn is_kept(&self, pid: i32) -> bool {
-        pid <= 2 || self.stat(pid).is_some_and(|stat| stat.parent == 2)
+        pid <= 2 || self.stat(pid).is_some_and(|stat| stat.of_kernel)
     }
 
     /// This boot of the machine.
@@ -224,6 +233,10 @@ impl Procfs {
     pub fn proofs(&self, pid: i32, budget: &mut Budget) -> Vec<Proof> {
         let mut found = Vec::new();
         let folder = format!("{pid}/fdinfo");
+        // A process costs as much as a descriptor, if it has none.
+        if !budget.take() {
+            return found;
+        }
         let Ok(entries) = std::fs::read_dir(self.root.join(&folder)) else { return found };
         for entry in entries.flatten() {
             if !budget.take() {
@@ -250,21 +263,18 @@ impl Procfs {
         locks.into_iter().map(|row| Proof { pid, fd, row }).collect()
     }
 
+    /// The path of what a descriptor was opened by, as the kernel tells it.
+    pub fn descriptor_path(&self, pid: i32, fd: u32) -> Option<Vec<u8>> {
+        let link = std::fs::read_link(self.root.join(format!("{pid}/fd/{fd}"))).ok()?;
+        Some(link.into_os_string().into_vec())
+    }
+
     /// Descriptors of a process whose files have lost their names, which is shown by this `mark`
-    /// behind the path; with the path. `None` when there is no such process.
-    pub fn nameless(
-        &self,
-        pid: i32,
-        mark: &[u8],
-        budget: &mut Budget,
-    ) -> Option<Vec<(u32, Vec<u8>)>> {
+    /// behind the path; with the path.
+    pub fn nameless(&self, pid: i32, mark: &[u8], budget: &mut Budget) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
-        let fds = match std::fs::read_dir(self.root.join(format!("{pid}/fd"))) {
-            Ok(fds) => fds,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(found),
-            Err(_) => return None,
-        };
-        for entry in fds.flatten() {
+        let folder = std::fs::read_dir(self.root.join(format!("{pid}/fd")));
+        for entry in folder.into_iter().flatten().flatten() {
             if !budget.take() {
                 break;
             }
@@ -274,7 +284,7 @@ impl Procfs {
                 found.push((fd, path.to_vec()));
             }
         }
-        Some(found)
+        found
     }
 
     /// What is known of an open file without asking its file system, which may not answer.
@@ -341,6 +351,12 @@ impl Procfs {
             ticks: rustix::param::clock_ticks_per_second(),
         }
     }
+}
+
+fn processor_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(spent.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(spent.tv_sec).unwrap_or(0), nanos)
 }
 
 /// Whether this says that a process, or a descriptor of it, is not there; anything else, such as

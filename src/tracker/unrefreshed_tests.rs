@@ -64,8 +64,18 @@ fn one_look_without_a_kernel_lock_ends_its_hold() {
 #[test]
 fn a_hold_goes_on_when_a_child_has_it_in_place_of_the_taker() {
     let mut tracker = tracker();
-    look(&mut tracker, 60, vec![held("a", Tenure::Kernel(Origin::Untold), "bash")], Facts::default());
-    let seen = look(&mut tracker, 120, vec![held("a", Tenure::Kernel(Origin::Untold), "sleep")], Facts::default());
+    look(
+        &mut tracker,
+        60,
+        vec![held("a", Tenure::Kernel(Origin::Untold), "bash")],
+        Facts::default(),
+    );
+    let seen = look(
+        &mut tracker,
+        120,
+        vec![held("a", Tenure::Kernel(Origin::Untold), "sleep")],
+        Facts::default(),
+    );
     assert_eq!(seen.holds[0].held_since, at(60));
     assert_eq!(&*seen.holds[0].holder.command, "sleep");
     assert_eq!(seen.clock_skew, None);

@@ -269,6 +269,8 @@ fn a_child_that_inherited_the_lock_is_named_in_place_of_its_dead_parent() {
         let watch = Watch::new();
         let mut child = holder(&watch.path, steps);
         assert_ne!(child.pid, i64::from(child.child.id()));
+        // Waiting closes what is left here, and with it the child would end.
+        let _input = child.child.stdin.take();
         child.child.wait().unwrap();
         let look = watch.look();
         assert_eq!(pids(&look), [Some(child.pid)], "{steps:?}");
@@ -312,10 +314,9 @@ fn the_shell_that_holds_by_a_descriptor_is_found_and_after_it_its_child() {
     let known = serde_json::to_string(&watch.machine.traces.save()).unwrap();
     let later = Arc::new(Machine::new(machine("/proc")));
     later.traces.restore(serde_json::from_str(&known).unwrap());
-    for (machine, inherited) in [
-        (later, Some("yes")),
-        (Arc::new(Machine::new(machine("/proc"))), None),
-    ] {
+    for (machine, inherited) in
+        [(later, Some("yes")), (Arc::new(Machine::new(machine("/proc"))), None)]
+    {
         let look = scan(&opened(&watch.path, FileFormat::Kernel, &machine)).unwrap();
         assert_eq!(detail(&look, "inherited"), inherited);
     }

@@ -1,11 +1,10 @@
 """Namespaces that pass for machines: a host name and processes of their own, one network.
 
-A machine's own PID namespace is known by its second process, a thread of the kernel named
-`kthreadd`; so is this one, whose second process is a sleep of that name. All else in it is true.
+A machine's own PID namespace is known by its second process, a thread of the kernel; here that is
+a sleep of which its `/proc` says so. All else in it is true.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -13,21 +12,27 @@ from pathlib import Path
 import servers
 
 
+# `kthreadd` as proc(5) shows it: of its flags 0x200000 says that it is a thread of the kernel.
+STAT = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n"
+
+
 class Machine:
     """One of them, gone with everything that runs in it at the end of the `with` block."""
 
     def __init__(self, hostname: str, folder: Path):
         self.hostname = hostname
-        self.second = folder / "kthreadd"
-        if not self.second.exists():
-            shutil.copy(shutil.which("sleep"), self.second)
+        self.stat = folder / "stat"
+        self.stat.write_text(STAT)
 
     def __enter__(self) -> "Machine":
-        script = '"$1" infinity & hostname "$0" && exec sleep infinity'
+        script = (
+            'sleep infinity & hostname "$0" && mount --bind "$1" "/proc/$!/stat" '
+            "&& exec sleep infinity"
+        )
         self.process = subprocess.Popen(
             [
                 *("unshare", "--pid", "--uts", "--fork", "--mount-proc"),
-                *("sh", "-c", script, self.hostname, str(self.second)),
+                *("sh", "-c", script, self.hostname, str(self.stat)),
             ],
             stdin=subprocess.DEVNULL,
             # It complains of being ended.

@@ -141,7 +141,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lock_target_orphaned_locks",
-        help: "Locks that are still held on a deleted or replaced file of this path: two jobs may run at once. Only for lock files; absent when not known.",
+        help: "Locks that are still held on a deleted or replaced file of this path, at least: two jobs may run at once. Only for lock files; absent when not known.",
         kind: Kind::Gauge,
         labels: &[],
         values: |view, out| {

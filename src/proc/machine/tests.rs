@@ -28,14 +28,21 @@ fn write(root: &Path, fake: &Fake<'_>) {
     fs::create_dir_all(&folder).unwrap();
     let ticks = fake.started * rustix::param::clock_ticks_per_second();
     let Fake { pid, comm, state, pids, .. } = fake;
-    let zeros = "0 ".repeat(17);
-    fs::write(folder.join("stat"), format!("{pid} ({comm}) {state} 1 {zeros}{ticks} 0\n")).unwrap();
-    fs::write(folder.join("comm"), format!("{comm}\n")).unwrap();
+    let flags = if *comm == "kthreadd" { 0x20_0000 } else { 0 };
+    let (before, after) = ("0 ".repeat(4), "0 ".repeat(12));
+    let stat = format!("{pid} ({comm}) {state} 1 {before}{flags} {after}{ticks} 0\n");
+    fs::write(folder.join("stat"), stat).unwrap();
     let status = format!("Name:\t{comm}\nTgid:\t{pid}\nUid:\t0\t0\t0\t0\nNSpid:\t{pids}\n");
     fs::write(folder.join("status"), status).unwrap();
     if let Some(exe) = fake.exe {
         std::os::unix::fs::symlink(exe, folder.join("exe")).unwrap();
     }
+}
+
+/// The second process has the name of a thread of the kernel, as any program may, and is none.
+fn impostor(root: &Path) {
+    let stat = format!("2 (kthreadd) S 1 {}0 0\n", "0 ".repeat(17));
+    fs::write(root.join("2/stat"), stat).unwrap();
 }
 
 fn spec(root: &Path) -> MachineSpec {
@@ -153,7 +160,7 @@ fn one_that_started_after_the_last_list_is_not_called_gone() {
 fn nothing_is_proven_where_not_all_can_be_seen() {
     let (folder, machine) = host(&[]);
     let now = machine.spec.procfs.clock().now;
-    fs::write(folder.path().join("2/comm"), "bash\n").unwrap();
+    impostor(folder.path());
     assert_eq!(machine.liveness(300, now, Instant::now()), Liveness::Unknown);
     let (folder, _) = host(&[]);
     let off = Machine::new(MachineSpec { evidence: false, ..spec(folder.path()) });
@@ -250,7 +257,7 @@ fn processes_that_can_hold_locks_are_shown_under_every_pid() {
     // What cannot be seen, or may be another machine's, is not watched.
     let shared = Machine::new(MachineSpec { unique: false, ..shown });
     assert!(!shared.status().holders.unwrap().watched);
-    fs::write(folder.path().join("2/comm"), "bash\n").unwrap();
+    impostor(folder.path());
     assert!(!machine.status().holders.unwrap().watched);
     assert_eq!(quiet.status().holders, None);
 }

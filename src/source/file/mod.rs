@@ -4,7 +4,7 @@
 //! A watched file is never opened for reading (but one that names a process), never locked and
 //! never probed: a probe makes the job that comes in the same moment fail. The presence of a file
 //! says nothing, unless the target says that it does. What this kernel cannot know is unknown.
-#![allow(clippy::disallowed_methods, reason = "processes are looked for after the file is seen")]
+#![allow(clippy::disallowed_methods, reason = "a scan must know when it began")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,10 +19,10 @@ use jiff::Timestamp;
 use self::apart::Apart;
 use self::held::Process;
 use self::place::{Found, Place, Root};
+use self::present::present;
 use super::{Context, LockSource, SourceKind};
 use crate::lock::{
-    GoneReason, HoldKey, Holder, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, Origin,
-    Stub, Tenure,
+    HoldKey, Holder, LeasePolicy, Liveness, Lock, LockEntry, LockId, LockMode, Origin, Stub, Tenure,
 };
 use crate::proc::kernel::{LockRow, Picture};
 use crate::proc::locks::{Class, FileKey, Row};
@@ -38,6 +38,7 @@ mod held;
 mod origin;
 pub mod pid;
 mod place;
+mod present;
 
 pub use glob::{Matched, Matches};
 
@@ -78,20 +79,37 @@ impl LockSource for LockFile {
         let doing = format!("look at {}", self.spec.path.display());
         let (spec, machine) = (self.spec.clone(), Arc::clone(&self.machine));
         let traces = Arc::clone(&self.traces);
-        self.apart.look(&doing, move || look(&spec, &machine, &traces)).await
+        let begun = Instant::now();
+        self.apart.look(&doing, move || look(&spec, &machine, &traces, begun)).await
     }
 
     async fn ready(&self) {}
 }
 
-fn look(spec: &FileSpec, machine: &Machine, traces: &Mutex<Vec<Trace>>) -> Result<Look, ScanError> {
+fn look(
+    spec: &FileSpec,
+    machine: &Machine,
+    traces: &Mutex<Vec<Trace>>,
+    begun: Instant,
+) -> Result<Look, ScanError> {
     let root = Root(machine.spec.rootfs.clone());
     match spec.format {
         FileFormat::Kernel => {
             let place = root.find(&spec.path, true)?;
             let picture = machine.locks.picture().map_err(no_locks)?;
             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-            kernel(&root, &place, &picture, machine, &mut traces)
+            let look = kernel(&root, &place, &picture, machine, &mut traces)?;
+            let Some(found) = &place.found else { return Ok(look) };
+            let is_old = !machine.spec.one_look && !picture.is_since(begun);
+            if !look.entries.is_empty() || !picture.has_rows() || !is_old {
+                return Ok(look);
+            }
+            // A lock that was there when this scan began may be younger than the reading.
+            let fresh = machine.locks.picture_since(begun).map_err(no_locks)?;
+            match fresh.rows(found.key) == picture.rows(found.key) {
+                true => Ok(look),
+                false => kernel(&root, &place, &fresh, machine, &mut traces),
+            }
         }
         FileFormat::Pid | FileFormat::Exists => {
             let place = root.find(&spec.path, false)?;
@@ -173,8 +191,12 @@ fn kernel(
     facts.details.insert("present", if place.found.is_some() { "yes" } else { "no" }.into());
     if facts.unknown.is_none() {
         facts.waiters = (!picture.cut).then(|| held::waiters(rows));
-        let orphaned = orphans(root, place, picture, traces, held_now);
-        facts.orphaned = (!picture.cut).then_some(orphaned);
+        let (orphaned, all) = orphans(root, place, picture, traces, held_now);
+        if !all {
+            facts.details.insert("orphans_search", "cut short".into());
+        }
+        // What was found is there; that there is nothing takes a whole search.
+        facts.orphaned = Some(orphaned).filter(|orphaned| all || *orphaned > 0);
     }
     Ok(Look { entries, facts, ..Look::default() })
 }
@@ -310,15 +332,15 @@ fn lock(
     LockEntry::Readable(Arc::new(Lock { stub, key, mode, holder, tenure, liveness, doubt: None }))
 }
 
-/// Locks on files that this path was the name of: those that say so by a descriptor, and those
-/// that were seen before the path got another file.
+/// How many locks are on files that this path was the name of, and whether there are no more: those
+/// that say so by a descriptor, and those that were seen before the path got another file.
 fn orphans(
     root: &Root,
     place: &Place,
     picture: &Picture,
     traces: &mut Vec<Trace>,
     held_now: Vec<Trace>,
-) -> u64 {
+) -> (u64, bool) {
     let key = place.found.as_ref().map(|found| found.key);
     let is_left =
         |trace: &Trace| Some(trace.lock.file) != key && picture.has_on(trace.lock, trace.born_at);
@@ -329,89 +351,11 @@ fn orphans(
     traces.dedup();
     traces.truncate(LOCKS_MAX);
     let numbers = |folder: &Path| root.numbers(folder);
-    let deleted = picture.orphans(Path::new(OsStr::from_bytes(&place.path)), numbers);
+    let (deleted, all) = picture.orphans(Path::new(OsStr::from_bytes(&place.path)), numbers);
     left.extend(deleted.into_iter().filter(|lock| Some(lock.file) != key));
     left.sort_unstable();
     left.dedup();
-    left.len() as u64
-}
-
-/// A file whose presence is the lock.
-fn present(
-    spec: &FileSpec,
-    root: &Root,
-    found: Option<Found>,
-    machine: &Machine,
-) -> Result<Look, ScanError> {
-    let mut facts = Facts::default();
-    let Some(found) = found else {
-        facts.details.insert("present", "no".into());
-        return Ok(Look { facts, ..Look::default() });
-    };
-    facts.details.insert("present", "yes".into());
-    let since = found.modified_at;
-    let (pid, liveness) = match spec.format {
-        FileFormat::Pid => {
-            let bytes = if found.is_regular { root.read(&spec.path)? } else { None };
-            let Some((bytes, written_at)) = bytes else {
-                facts.unknown = Some(UnknownWhy::NotAFile);
-                return Ok(Look { facts, ..Look::default() });
-            };
-            match pid::parse(&bytes) {
-                pids if pids.is_empty() || bytes.len() as u64 > place::PID_BYTES_MAX => {
-                    facts.details.insert("pid", "unknown".into());
-                    (None, Liveness::Unknown)
-                }
-                // Its process may be another machine's.
-                pids if found.mount.is_remote() => (pids.first().copied(), Liveness::Unknown),
-                pids => judged(&pids, written_at, Instant::now(), machine),
-            }
-        }
-        FileFormat::Exists | FileFormat::Kernel => (None, opened(&found, machine)),
-    };
-    let FileKey { major, minor, inode } = found.key;
-    let born = found.born_at.map_or(0, |born| born.as_nanosecond());
-    let id = format!("{major:x}:{minor:x}:{inode}.{born:x} {}", spec.format.as_str());
-    let stat = pid.and_then(|pid| machine.spec.procfs.stat(pid.try_into().ok()?));
-    let command = match liveness.is_alive() {
-        true => stat.map(|stat| stat.command).unwrap_or_default(),
-        false => Arc::default(),
-    };
-    let hostname = pid.map(|_| machine.name()).unwrap_or_default();
-    let holder = Holder { hostname, command, pid, ..Holder::default() };
-    let entries = vec![lock(id, LockMode::Exclusive, holder, Tenure::Present { since }, liveness)];
-    Ok(Look { entries, facts, ..Look::default() })
-}
-
-/// Of the processes that a file names one is enough.
-fn judged(
-    pids: &[i64],
-    since: Timestamp,
-    seen: Instant,
-    machine: &Machine,
-) -> (Option<i64>, Liveness) {
-    let all: Vec<_> =
-        pids.iter().map(|pid| (Some(*pid), machine.liveness_of_any(*pid, since, seen))).collect();
-    let unproven = all.iter().find(|(_, liveness)| liveness.is_alive());
-    let unproven = unproven.or_else(|| all.iter().find(|(_, one)| one.gone().is_none()));
-    *unproven.or(all.first()).unwrap_or(&(None, Liveness::Unknown))
-}
-
-/// A file that somebody has open is alive. A closed one proves nothing, unless its writer cannot
-/// have survived the boot.
-fn opened(found: &Found, machine: &Machine) -> Liveness {
-    let Ok(picture) = machine.locks.picture() else { return Liveness::Unknown };
-    match picture.is_open(found.key.inode, found.stat) {
-        Some(true) => Liveness::Alive,
-        Some(false) if found.mount.is_remote() => Liveness::Unknown,
-        Some(false) if machine.spec.evidence && machine.is_before_boot(found.untouched_since) => {
-            match machine.spec.unique {
-                true => Liveness::Gone(GoneReason::Rebooted),
-                false => Liveness::Suspect(GoneReason::Rebooted),
-            }
-        }
-        Some(false) | None => Liveness::Unknown,
-    }
+    (left.len() as u64, all && !picture.cut)
 }
 
 #[cfg(test)]

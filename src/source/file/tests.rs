@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::*;
+use crate::lock::GoneReason;
 use crate::proc::kernel::KernelLocks;
 use crate::proc::machine::MachineSpec;
 use crate::proc::procfs::Procfs;
@@ -31,9 +32,10 @@ fn quiet() -> tempfile::TempDir {
     for (pid, comm) in [("1", "systemd"), ("2", "kthreadd")] {
         let process = folder.path().join(pid);
         fs::create_dir_all(process.join("fdinfo")).unwrap();
-        let zeros = "0 ".repeat(18);
-        fs::write(process.join("comm"), format!("{comm}\n")).unwrap();
-        fs::write(process.join("stat"), format!("{pid} ({comm}) S 0 {zeros}0\n")).unwrap();
+        let flags = if pid == "2" { 0x20_0000 } else { 0 };
+        let (before, after) = ("0 ".repeat(4), "0 ".repeat(13));
+        let stat = format!("{pid} ({comm}) S 0 {before}{flags} {after}0\n");
+        fs::write(process.join("stat"), stat).unwrap();
         fs::write(process.join("status"), format!("Tgid:\t{pid}\nUid:\t0\n")).unwrap();
     }
     fs::write(folder.path().join("locks"), "").unwrap();

@@ -24,9 +24,10 @@ fn procfs(pids: &[i32]) -> tempfile::TempDir {
 fn add(root: &Path, pid: i32, comm: &str) {
     let folder = root.join(pid.to_string());
     fs::create_dir_all(&folder).unwrap();
-    let zeros = "0 ".repeat(18);
-    fs::write(folder.join("stat"), format!("{pid} ({comm}) S 1 {zeros}0\n")).unwrap();
-    fs::write(folder.join("comm"), format!("{comm}\n")).unwrap();
+    let flags = if pid == 2 { 0x20_0000 } else { 0 };
+    let (before, after) = ("0 ".repeat(4), "0 ".repeat(13));
+    let stat = format!("{pid} ({comm}) S 1 {before}{flags} {after}0\n");
+    fs::write(folder.join("stat"), stat).unwrap();
     fs::write(folder.join("status"), format!("Tgid:\t{pid}\nUid:\t0\nNSpid:\t{pid}\n")).unwrap();
 }
 
