@@ -147,10 +147,8 @@ impl Picture {
     pub(super) fn place_of(&self, lock: LockRow) -> Place {
         let has = |proof: &Proof| LockRow::from(&proof.row) == lock;
         match self.known.get(lock) {
-            Some(Had { descriptors, at, .. }) if descriptors.is_empty() => {
-                if at.elapsed() < KNOWN_MAX {
-                    return Place::Nowhere;
-                }
+            Some(had) if had.descriptors.is_empty() && had.at.elapsed() < KNOWN_MAX => {
+                return Place::Nowhere;
             }
             Some(Had { descriptors, .. }) => {
                 let still =
