@@ -3,6 +3,7 @@ systems that do not answer."""
 
 import contextlib
 import datetime
+import fcntl
 import json
 import os
 import re
@@ -14,15 +15,19 @@ import time
 import unittest
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 import checkout
 import exporter
+import restic_repo
 import servers
-from kernel_locks import check, holder, own_mounts, reuse_pid, run
+from kernel_locks import check, holder, own_mounts, pids, reuse_pid, run
 
 MINUTES = datetime.timedelta(minutes=40)
 TIME = re.compile(r'"(\d{4}-\d\d-\d\dT[^"]+Z)"')
 SFTP_SERVER = "/usr/lib/openssh/sftp-server"
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+MATCHES, CHURNED, ROUNDS = 10_000, 200, 10
 
 
 def setUpModule():
@@ -253,3 +258,125 @@ class Memory(unittest.TestCase):
             )
             owner_gone(1)
             self.assertIsNone(bystander.poll(), "nobody sent it a signal")
+
+    def test_a_restic_lock_whose_pid_was_given_to_another_program(self):
+        repository = self.folder / "repository"
+        password = self.folder / "password"
+        password.write_text("known")
+        restic = (restic_repo.restic(), "-r", str(repository), f"--password-file={password}")
+        run(*restic, "init")
+        spec = {"repository": str(repository), "password_file": str(password)}
+        watched = {"scan": {"interval": "1s"}, "targets": [{"name": "job", "restic": spec}]}
+        with exporter.Exporter(self.folder, watched) as running:
+            # It watches the clock from before the lock was written.
+            self.seen(running, "job", "lock_scans_total")
+            backup = subprocess.Popen(
+                [*restic, "backup", "--stdin"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self.addCleanup(backup.wait)
+            self.addCleanup(backup.kill)
+            self.addCleanup(backup.stdin.close)
+
+            def verdict(wanted: tuple[str, str | None]) -> None:
+                def is_so() -> bool:
+                    one = servers.get_json(f"{running.url}/api/v1/targets/job")["target"]
+                    return [(lock["verdict"], lock["stale_reason"]) for lock in one["locks"]] == [
+                        wanted
+                    ]
+
+                servers.wait_for(f"the verdict {wanted}", is_so)
+
+            verdict(("fresh", None))
+            written = time.time()
+            backup.kill()
+            backup.wait()
+            verdict(("stale", "gone"))
+            servers.wait_for("a later time", lambda: time.time() > written + 6)
+            bystander = reuse_pid(backup.pid)
+            self.addCleanup(bystander.wait)
+            self.addCleanup(bystander.kill)
+            verdict(("stale", "reused"))
+            owner_gone = running.samples("job").one("lock_hold_owner_gone")
+            self.assertEqual((owner_gone, bystander.poll()), (1, None), "nobody sent it a signal")
+
+    def test_ten_thousand_files_that_match(self):
+        many = self.folder / "many"
+        many.mkdir()
+        for number in range(MATCHES):
+            (many / f"{number}.lock").touch()
+        process = self.stack.enter_context(holder(many / "77.lock", "flock"))
+        found = check(self.folder, {"many": many / "*.lock"}, max=MATCHES - 1)
+        self.assertEqual(found["many"]["error"]["reason"], "incomplete")
+        found = check(self.folder, {"many": many / "*.lock"}, max=MATCHES)
+        self.assertEqual(found.pop("many")["details"]["found"], str(MATCHES))
+        self.assertEqual(len(found), MATCHES)
+        held = {name: one for name, one in found.items() if one["state"] != "free"}
+        (one,) = held.values()
+        self.assertEqual((one["state"], pids(one)), ("exclusive", [process.pid]))
+
+    def test_files_that_are_made_locked_and_deleted_all_the_time(self):
+        paths = {f"job-{n}": self.folder / f"{n}.lock" for n in range(CHURNED)}
+        with self.watching(paths) as running:
+            process = Path(f"/proc/{running.process.pid}")
+
+            def cost() -> tuple[int, int]:
+                rss = re.search(r"VmRSS:\s+(\d+) kB", (process / "status").read_text())
+                return int(rss[1]) >> 10, len(list((process / "fd").iterdir()))
+
+            def looked_again(times: int) -> None:
+                name = "lock_scans_total"
+                before = running.samples("job-0").one(name)
+                servers.wait_for(
+                    "looks", lambda: running.samples("job-0").one(name) >= before + times
+                )
+
+            self.seen(running, "job-0", "lock_scans_total")
+            costs = []
+            held = []
+            for _ in range(ROUNDS):
+                for file in held:
+                    file.close()
+                held = []
+                for number, path in enumerate(paths.values()):
+                    path.unlink(missing_ok=True)
+                    file = path.open("w")
+                    if number % 3:
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                        held.append(file)
+                    else:
+                        file.close()
+                    if number % 3 == 2:
+                        path.unlink()
+                        path.touch()
+                looked_again(1)
+                costs.append(cost())
+            self.addCleanup(lambda: [file.close() for file in held])
+            looked_again(2)
+
+            def all_of(name: str, **labels: str) -> set[str]:
+                page = text_string_to_metric_families(running.page())
+                return {
+                    sample.labels["target"]
+                    for family in page
+                    for sample in family.samples
+                    if sample.name == name
+                    and sample.value == 1
+                    and labels.items() <= sample.labels.items()
+                }
+
+            def truth() -> bool:
+                by_kind = [{f"job-{n}" for n in range(kind, CHURNED, 3)} for kind in range(3)]
+                return (
+                    all_of("lock_target_state", state="exclusive") == by_kind[1]
+                    and all_of("lock_target_state", state="free") == by_kind[0] | by_kind[2]
+                    and all_of("lock_target_orphaned_locks") == by_kind[2]
+                )
+
+            servers.wait_for("the state of all files", truth)
+            early, late = costs[ROUNDS // 4], cost()
+            self.assertLess(late[0], early[0] * 1.25 + 8, costs)
+            # Connections of the tests and looks that are under way.
+            self.assertLess(late[1], early[1] + 20, costs)
