@@ -376,7 +376,7 @@ class Memory(unittest.TestCase):
                 )
 
             servers.wait_for("the state of all files", truth)
-            early, late = costs[ROUNDS // 4], cost()
+            early, late = costs[ROUNDS // 4], costs[-1]
             self.assertLess(late[0], early[0] * 1.25 + 8, costs)
             # Connections of the tests and looks that are under way.
             self.assertLess(late[1], early[1] + 20, costs)

@@ -146,18 +146,10 @@ impl Picture {
     /// One descriptor that has a lock.
     pub(super) fn place_of(&self, lock: LockRow) -> Place {
         let has = |proof: &Proof| LockRow::from(&proof.row) == lock;
-        match self.known.get(lock) {
-            Some(had) if had.descriptors.is_empty() && had.at.elapsed() < KNOWN_MAX => {
-                return Place::Nowhere;
-            }
-            Some(Had { descriptors, .. }) => {
-                let still =
-                    |(pid, fd): &(i32, u32)| self.procfs.proofs_of(*pid, *fd).iter().any(has);
-                if let Some((pid, fd)) = descriptors.into_iter().find(still) {
-                    return Place::At(pid, fd);
-                }
-            }
-            None => {}
+        let still = |(pid, fd): &(i32, u32)| self.procfs.proofs_of(*pid, *fd).iter().any(has);
+        let known = self.known.get(lock).and_then(|had| had.descriptors.into_iter().find(still));
+        if let Some((pid, fd)) = known {
+            return Place::At(pid, fd);
         }
         let found = |pid: i32| {
             self.process(pid).iter().find(|proof| has(proof)).map(|proof| (proof.pid, proof.fd))
@@ -178,10 +170,8 @@ impl Picture {
                 Place::At(pid, fd)
             }
             None if self.walk(lock.taker).cut => Place::Unfinished,
-            None => {
-                self.known.put(lock, false, Vec::new());
-                Place::Nowhere
-            }
+            // It may have been released meanwhile and taken again, so this is not remembered.
+            None => Place::Nowhere,
         }
     }
 
