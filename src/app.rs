@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 mod changes;
 mod configured;
 
-pub use configured::{check, configuration, of_repositories};
+pub use configured::{check, configuration, of_repositories, of_web};
 
 use crate::cli::Cli;
 use crate::config::Config;
@@ -231,21 +231,18 @@ pub async fn run<'a>(
     let mut shutdown = std::pin::pin!(shutdown);
     supervisor::ready();
     loop {
-        tokio::select! {
+        let wish: Option<Wish> = tokio::select! {
             () = &mut shutdown => break,
-            // The results are in metric and log.
-            () = watch.changed(&reloader.current, &guard) => {
-                let _ = reload_now(&mut reloader, &mut watch, &guard).await;
-            }
-            _ = hangups.recv() => {
-                let _ = reload_now(&mut reloader, &mut watch, &guard).await;
-            }
-            Some(wish) = reloads.recv() => {
-                let wish: Wish = wish;
-                // Whoever asked may have hung up.
-                let _ = wish.send(reload_now(&mut reloader, &mut watch, &guard).await);
-            }
-        }
+            () = watch.changed(&reloader.current, &guard) => None,
+            _ = hangups.recv() => None,
+            Some(wish) = reloads.recv() => Some(wish),
+        };
+        let result = tokio::select! {
+            () = &mut shutdown => break,
+            result = reload_now(&mut reloader, &mut watch, &guard) => result,
+        };
+        // Without a wish the result is in metric and log; whoever had one may have hung up.
+        let _ = wish.map(|wish| wish.send(result));
     }
     tracing::info!("stopping");
     supervisor::stopping();

@@ -233,7 +233,8 @@ pub struct MachineFlags {
     /// Another program that holds repository locks as restic does; can be given several times
     #[arg(long = "collector.evidence.program", value_name = "NAME", global = true)]
     pub programs: Vec<String>,
-    /// Folder in which holds are remembered over restarts; one exporter at a time has it
+    /// Folder in which holds are remembered over restarts; made if only it is missing; one exporter
+    /// at a time has it
     #[arg(long = "state.dir", value_name = "DIR", global = true, env = "LOCK_EXPORTER_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
     /// Where /proc is mounted
@@ -328,16 +329,15 @@ impl Web {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
 pub struct Log {
-    /// Least severe messages that are logged
+    /// Least severe messages that are logged [default: info; warn for check on a terminal]
     #[arg(
         long = "log.level",
         value_name = "LEVEL",
-        default_value = "info",
         global = true,
         env = "LOCK_EXPORTER_LOG_LEVEL",
         value_enum
     )]
-    pub level: LogLevel,
+    pub level: Option<LogLevel>,
     /// How they are written
     #[arg(
         long = "log.format",

@@ -76,9 +76,13 @@ impl Search {
             return Err(error);
         }
         let found = seen.sight.found.len().to_string();
+        // Configured targets and other exporters' are not ours to make.
+        let targets = self.roster.targets();
+        let targets = targets.iter().filter(|spec| self.entry.name.is_above(spec.name.as_str()));
+        let targets = targets.count().to_string();
         let facts = Facts {
             unknown: Some(UnknownWhy::Search),
-            details: [("found", found.into())].into(),
+            details: [("found", found.into()), ("targets", targets.into())].into(),
             ..Facts::default()
         };
         Ok(Look { facts, ignored: seen.ignored, ..Look::default() })

@@ -1,6 +1,6 @@
 //! The process entry: flags, logging, the command, the exit code.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -17,8 +17,9 @@ const UNKNOWN: u8 = 3;
 const USAGE: u8 = 64;
 /// sysexits' EX_TEMPFAIL: another instance has the state folder.
 const TAKEN: u8 = 75;
-/// Lines that wait to be written, at most; a burst of a large fleet fits.
-const LOG_LINES_MAX: usize = 10_000;
+/// Lines that wait to be written, at most; a burst of a large fleet fits. Their places are taken
+/// from memory at the start, 32 bytes each.
+const LOG_LINES_MAX: usize = 4_096;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -36,7 +37,10 @@ fn main() -> ExitCode {
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(usage_code()) };
         }
     };
-    let log = start_log(&cli.log);
+    let checking = matches!(cli.command, Some(Command::Check(_)));
+    // Who looks at a table looks for what is wrong.
+    let is_read = checking && std::io::stderr().is_terminal();
+    let log = start_log(&cli.log, if is_read { LogLevel::Warn } else { LogLevel::Info });
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::debug!("a TLS provider is installed already");
     }
@@ -47,7 +51,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let checking = matches!(cli.command, Some(Command::Check(_)));
     let result = runtime.block_on(run(&cli));
     // What was logged comes before what is said last.
     drop(log);
@@ -112,7 +115,7 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
                 let again = async {
                     let config = app::configuration(cli).await.map_err(Failure::into_error)?;
                     // It is read again by itself; that it is broken must be seen here too.
-                    cli.web.web_config.as_deref().map(web::guard::check).transpose()?;
+                    app::of_web(cli).await?;
                     Ok(config)
                 };
                 Box::pin(again) as _
@@ -142,11 +145,11 @@ async fn run(cli: &Cli) -> Result<u8, Failure> {
 
 /// Logs to standard error through a thread of its own: a reader that stops reading must stop nobody
 /// who logs. Lines beyond what that thread can keep are lost. Dropping the guard writes the rest.
-fn start_log(log: &Log) -> WorkerGuard {
+fn start_log(log: &Log, level: LogLevel) -> WorkerGuard {
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
-    let level = match log.level {
+    let level = match log.level.unwrap_or(level) {
         LogLevel::Debug => "lock_exporter=debug,warn",
         LogLevel::Info => "lock_exporter=info,warn",
         LogLevel::Warn => "warn",

@@ -87,6 +87,7 @@ impl Reloader<'_> {
         tracing::info!(
             targets = set.len(),
             unchanged = kept,
+            new = set.iter().filter(|spec| before.get(&spec.name).is_none()).count(),
             gone = before.iter().filter(|spec| set.get(&spec.name).is_none()).count(),
             "configuration reloaded"
         );

@@ -11,7 +11,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -95,11 +95,16 @@ struct Written {
 }
 
 impl State {
-    /// Takes a folder, at once or not at all.
+    /// Takes a folder, at once or not at all. One that is missing is made, for us alone, when the
+    /// folder above it is there.
     ///
     /// # Errors
     /// [`StateError::Taken`] when another process has it; anything else is no sign of one.
     pub fn take(folder: &Path, procfs: &Procfs) -> Result<Self, StateError> {
+        // Usually it is there; of anything else that is wrong the opening of the lock file tells.
+        if fs::DirBuilder::new().mode(0o700).create(folder).is_ok() {
+            tracing::info!(folder = %folder.display(), "state folder made");
+        }
         let lock = Self::claim(folder, procfs)?;
         clear(folder);
         let (folder, procfs) = (folder.to_owned(), procfs.clone());
@@ -320,9 +325,19 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_folder_is_made_for_us_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("state");
+        let state = take(&own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o7777, 0o700);
+        drop(state);
+        take(&own).unwrap();
+    }
+
+    #[test]
     fn what_cannot_be_opened_is_not_called_taken() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = take(&folder.path().join("missing")).unwrap_err();
+        let missing = take(&folder.path().join("missing/too")).unwrap_err();
         assert!(missing.to_string().contains("is missing"), "{missing}");
         std::os::unix::fs::symlink("/tmp/x", folder.path().join(LOCK)).unwrap();
         let link = take(folder.path()).unwrap_err();

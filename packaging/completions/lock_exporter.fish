@@ -45,7 +45,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l host.alias 
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -56,7 +56,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.externa
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.telemetry-path -d 'Path of the metrics' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.max-requests -d 'Scrapes answered at once; 0 = no limit' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.ready-timeout -d 'Be ready after this time although targets were not all looked at' -r
-complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -103,7 +103,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l ho
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -111,7 +111,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l we
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -141,7 +141,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l hos
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -149,7 +149,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -180,7 +180,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -188,7 +188,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -218,7 +218,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -226,7 +226,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -256,7 +256,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l host
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l host.name-unique -d 'Whether no other machine or container has these names; if not, no lock is called dead because its process is not here' -r -f -a "true\t''
 false\t''"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l collector.evidence.program -d 'Another program that holds repository locks as restic does; can be given several times' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l state.dir -d 'Folder in which holds are remembered over restarts; one exporter at a time has it' -r -F
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l state.dir -d 'Folder in which holds are remembered over restarts; made if only it is missing; one exporter at a time has it' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l path.procfs -d 'Where /proc is mounted' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l path.rootfs -d 'Where the root of the watched machine is mounted, when lock files are not in our own' -r -F
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.listen-address -d 'Address to listen on; can be given several times' -r
@@ -264,7 +264,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l log.level -d 'Least severe messages that are logged' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"

@@ -22,6 +22,8 @@ use crate::web::guard::Guard;
 const EVERY: Duration = Duration::from_secs(30);
 /// And never more often than this.
 const EVERY_MIN: Duration = Duration::from_millis(100);
+/// A file system that takes longer hangs, and changes nothing.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Of a larger file only the start is looked at; none that is read as configuration is larger.
 const BYTES_MAX: u64 = 16 << 20;
 /// Files of one folder of variables.
@@ -55,6 +57,10 @@ impl<'a> Watch<'a> {
     pub async fn learn(&mut self, config: &Config, guard: &Guard) {
         if self.ticks.is_some() {
             let now = self.look(config, guard).await;
+            // Nothing at all was seen when a file system hangs.
+            if now.is_empty() {
+                return;
+            }
             self.seen.retain(|place, _| now.contains_key(place));
             for (place, print) in now {
                 self.seen.entry(place).or_insert(print);
@@ -84,8 +90,12 @@ impl<'a> Watch<'a> {
 
     async fn look(&self, config: &Config, guard: &Guard) -> Prints {
         let places = places(self.cli, config, guard.files());
-        // A fault there would be logged by its hook; nothing has changed then.
-        tokio::task::spawn_blocking(move || prints(places)).await.unwrap_or_default()
+        let looking = tokio::task::spawn_blocking(move || prints(places));
+        // A fault there would be logged by its hook; nothing has changed then, as far as it shows.
+        match tokio::time::timeout(LIMIT, looking).await {
+            Ok(looked) => looked.unwrap_or_default(),
+            Err(_) => Prints::new(),
+        }
     }
 }
 

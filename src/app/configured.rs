@@ -7,6 +7,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use rustls::pki_types::CertificateDer;
@@ -26,16 +27,19 @@ use crate::web;
 const CONFIG_FILES: [&str; 2] = ["lock_exporter.yml", "/etc/lock-exporter/lock_exporter.yml"];
 /// Largest configuration file.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
+/// A file system that does not give out a configuration by then hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// What the flags, the configuration file and the environment amount to.
 ///
 /// # Errors
 /// [`Failure::Usage`] when flags contradict each other or nothing says what to watch; else the
 /// file that cannot be read, or everything that is wrong in it.
 pub async fn configuration(cli: &Cli) -> Result<Config, Failure> {
-    amounting(cli, &Around { checks: false }).await
+    amounting(cli, Around { checks: false }).await
 }
 
-async fn amounting(cli: &Cli, around: &Around) -> Result<Config, Failure> {
+async fn amounting(cli: &Cli, around: Around) -> Result<Config, Failure> {
     let shard = shard(&cli.shard).map_err(|message| Failure::Usage(anyhow!(message)))?;
     Ok(Config { shard, ..targets(cli, around).await? })
 }
@@ -57,7 +61,7 @@ fn shard(flags: &ShardFlags) -> Result<Shard, String> {
     Shard::new(ordinal, flags.total)
 }
 
-async fn targets(cli: &Cli, around: &Around) -> Result<Config, Failure> {
+async fn targets(cli: &Cli, around: Around) -> Result<Config, Failure> {
     let watch = &cli.watch;
     let overrides = overrides(&cli.scan);
     let host = host_name(watch);
@@ -86,7 +90,7 @@ async fn targets(cli: &Cli, around: &Around) -> Result<Config, Failure> {
                 path.display()
             )));
         }
-        return Ok(from_file(&path, &overrides, &host, around)?);
+        return Ok(in_time(path, move |path| from_file(path, &overrides, &host, around)).await?);
     }
     let inherited = inherited_repository().await?;
     if inherited.is_empty() {
@@ -169,7 +173,7 @@ fn from_file(
     path: &Path,
     overrides: &Overrides,
     host: &str,
-    around: &Around,
+    around: Around,
 ) -> anyhow::Result<Config> {
     let shown = path.display();
     let problem = || format!("cannot read {shown}");
@@ -184,10 +188,40 @@ fn from_file(
     if text.len() as u64 > CONFIG_BYTES_MAX {
         bail!("{shown} is larger than {CONFIG_BYTES_MAX} bytes");
     }
-    config::parse_with(&text, overrides, host, around).map_err(|error| anyhow!(error.of_file(path)))
+    config::parse_with(&text, overrides, host, &around)
+        .map_err(|error| anyhow!(error.of_file(path)))
+}
+
+/// Whether the web configuration that flags name, if any, could be read again.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub async fn of_web(cli: &Cli) -> anyhow::Result<()> {
+    match cli.web.web_config.clone() {
+        Some(file) => in_time(file, |file| web::guard::check(file).map(drop)).await,
+        None => Ok(()),
+    }
+}
+
+/// Reads on a thread that may hang, which keeps nobody else from anything.
+async fn in_time<T: Send + 'static>(
+    path: PathBuf,
+    read: impl FnOnce(&Path) -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let shown = path.display().to_string();
+    let reading = tokio::task::spawn_blocking(move || read(&path));
+    match tokio::time::timeout(LIMIT, reading).await {
+        Ok(done) => done.with_context(|| format!("a fault while reading {shown}, see the log"))?,
+        Err(_) => bail!(
+            "cannot read {shown}: no answer from the file system in {} s; does it hang (a network \
+             mount?)",
+            LIMIT.as_secs()
+        ),
+    }
 }
 
 /// The files and variables that a configuration names, as they are now.
+#[derive(Clone, Copy)]
 struct Around {
     /// Whether each is looked at. Else a target says it itself, when it is opened.
     checks: bool,
@@ -354,10 +388,11 @@ pub(super) fn searched(searches: usize) -> String {
 pub async fn check(cli: &Cli) -> Result<String, Failure> {
     let around = Around { checks: true };
     let mut problems = Vec::new();
-    let told = match amounting(cli, &around).await {
+    let told = match amounting(cli, around).await {
         Ok(config) => {
             if file(&cli.watch).is_none() {
-                problems.extend(named_by_flags(&config, &around).map(|fault| anyhow!(fault)));
+                let faults = named_by_flags(&config, around);
+                problems.extend(faults.into_iter().map(|fault| anyhow!(fault)));
             }
             summary(&config)
         }
@@ -378,19 +413,17 @@ pub async fn check(cli: &Cli) -> Result<String, Failure> {
 }
 
 /// What is wrong with the files that flags name for all repositories.
-fn named_by_flags(config: &Config, around: &Around) -> impl Iterator<Item = String> {
-    let restic = config.targets.first().and_then(|spec| match &spec.source {
-        SourceSpec::Restic(restic) => Some(restic),
-        SourceSpec::Search(_) | SourceSpec::File(_) => None,
-    });
-    restic.into_iter().flat_map(|restic| {
-        let flag = match &restic.password {
-            PasswordSpec::Inherit => "",
-            _ => "--password-file: ",
-        };
-        let fault = around.fault(Named::Opener(&restic.password, &restic.env));
-        let cacert = restic.cacert.iter().filter_map(|path| around.fault(Named::Authorities(path)));
-        let cacert = cacert.map(|fault| format!("--cacert: {fault}"));
-        fault.map(|fault| format!("{flag}{fault}")).into_iter().chain(cacert)
-    })
+fn named_by_flags(config: &Config, around: Around) -> Vec<String> {
+    let Some(SourceSpec::Restic(restic)) = config.targets.first().map(|spec| &spec.source) else {
+        return Vec::new();
+    };
+    let flag = match &restic.password {
+        PasswordSpec::File(_) => "--password-file: ",
+        _ => "",
+    };
+    let opener = around.fault(Named::Opener(&restic.password, &restic.env));
+    let mut faults: Vec<_> = opener.map(|fault| format!("{flag}{fault}")).into_iter().collect();
+    let cacert = restic.cacert.iter().filter_map(|path| around.fault(Named::Authorities(path)));
+    faults.extend(cacert.map(|fault| format!("--cacert: {fault}")));
+    faults
 }

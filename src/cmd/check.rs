@@ -5,7 +5,7 @@
 )]
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -237,11 +237,12 @@ fn families(status: &Status, rules: &Rules) -> anyhow::Result<Vec<MetricFamily>>
 /// Puts the metrics where node_exporter picks them up, whole or not at all.
 fn textfile(folder: &Path, text: &str) -> anyhow::Result<()> {
     let shown = folder.display();
-    let mut file = tempfile::Builder::new()
-        .prefix(".lock_exporter")
-        .tempfile_in(folder)
-        .with_context(|| format!("cannot write into {shown}"))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write into {shown}"))?;
+    let refused = || format!("cannot write the metrics into {shown} (--textfile)");
+    // An error of the temporary file would tell of a name that nobody knows.
+    std::fs::metadata(folder).with_context(refused)?;
+    let made = tempfile::Builder::new().prefix(".lock_exporter").tempfile_in(folder);
+    let mut file = made.map_err(|error| io::Error::from(error.kind())).with_context(refused)?;
+    file.write_all(text.as_bytes()).with_context(refused)?;
     // node_exporter runs as another user.
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(readable)?;

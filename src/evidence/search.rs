@@ -22,12 +22,24 @@ pub(super) fn of_search(target: &TargetStatus, now: Timestamp, hold: Duration) -
     let Some(seen) = target.seen_at(now, hold).filter(|_| target.error().is_none()) else {
         return findings;
     };
-    let what = match target.spec.source.watched() {
-        Watched::Restic(_) => "repositories",
-        Watched::File(_) => "lock files",
+    let count = |name| seen.facts.details.get(name).and_then(|count| count.parse().ok());
+    let found: usize = count("found").unwrap_or_default();
+    let what = match (target.spec.source.watched(), found) {
+        (Watched::Restic(_), 1) => "repository",
+        (Watched::Restic(_), _) => "repositories",
+        (Watched::File(_), 1) => "lock file",
+        (Watched::File(_), _) => "lock files",
     };
-    let found = seen.facts.details.get("found").map_or("0", |found| &**found);
-    let mut text = format!("a search: found {found} {what}, each a target of its own");
+    let of_them = match (count("targets").unwrap_or(found), found) {
+        (1, 1) => "a target of its own".to_owned(),
+        (targets, found) if targets >= found => "each a target of its own".to_owned(),
+        (0, 1) => "configured already, or another exporter's".to_owned(),
+        (targets, _) => format!(
+            "{targets} as targets of their own; the others are configured already, or another \
+             exporter's"
+        ),
+    };
+    let mut text = format!("a search: found {found} {what}, {of_them}");
     if seen.ignored.count > 0 {
         let examples: Vec<_> = seen.ignored.examples.iter().map(|name| plain(name)).collect();
         text.push_str(&format!(

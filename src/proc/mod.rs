@@ -5,6 +5,7 @@
 //! apart from what is not there.
 
 pub mod kernel;
+pub mod listener;
 pub mod locks;
 pub mod machine;
 pub mod mountinfo;

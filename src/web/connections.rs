@@ -2,15 +2,18 @@
 //! request is answered is not known here.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -73,32 +76,45 @@ async fn accept(listener: Listener, door: Door, site: Arc<Site>, seats: Arc<Seat
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
-        let socket = match accepted {
-            Ok(socket) => socket,
+        match accepted {
+            Ok(socket) => seat(socket, &door, &site, &seats).await,
             Err(error) => {
                 // Out of descriptors, usually; the listener is fine.
                 tracing::warn!(%error, "connection not accepted");
                 seats.take_some_back();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
             }
-        };
-        let taken = seats.take().await;
-        let (site, door) = (site.clone(), door.clone());
-        tokio::spawn(async move {
-            attend(socket, door, site, &taken.seat).await;
-        });
+        }
+    }
+    // Who was let in by the kernel before may have asked already.
+    for _ in 0..CONNECTIONS_MAX {
+        let Some(Ok(socket)) = listener.accept().now_or_never() else { break };
+        seat(socket, &door, &site, &seats).await;
     }
     drop(listener);
     let _ = tokio::time::timeout(DRAIN, seats.empty()).await;
 }
 
+async fn seat(socket: Box<dyn Socket>, door: &Door, site: &Arc<Site>, seats: &Arc<Seats>) {
+    let taken = seats.take().await;
+    let (site, door) = (site.clone(), door.clone());
+    tokio::spawn(async move {
+        attend(socket, door, site, &taken.seat).await;
+    });
+}
+
 /// One connection from its first byte to its last.
 async fn attend(socket: Box<dyn Socket>, door: Door, site: Arc<Site>, seat: &Arc<Seat>) {
+    let Door::Guarded(guard, _) = &door else {
+        return converse(Watched::new(socket, seat.clone()), door, site, seat).await;
+    };
+    // Who says nothing costs no look at the web configuration.
+    let speaks = poll_fn(|context| socket.poll_ready(context));
+    let Some(Ok(())) = within(seat, site.stopping.clone(), speaks).await else { return };
+    let now = guard.now().await;
     // Below TLS, so that every byte counts as one.
     let socket = Watched::new(socket, seat.clone());
-    let Door::Guarded(guard, _) = &door else { return converse(socket, door, site, seat).await };
-    match guard.now() {
+    match now {
         Ok(protection) => match protection.tls.clone() {
             None => converse(socket, door, site, seat).await,
             Some(tls) => {
@@ -133,6 +149,8 @@ async fn within<T>(
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
+            // What has come counts, also at the end.
+            biased;
             done = &mut work => return Some(done),
             () = seat.taken_back() => return None,
             _ = stopping.wait_for(|stopping| *stopping) => return None,
@@ -141,13 +159,20 @@ async fn within<T>(
     }
 }
 
-async fn converse(socket: impl Socket, door: Door, site: Arc<Site>, seat: &Arc<Seat>) {
+async fn converse(
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send,
+    door: Door,
+    site: Arc<Site>,
+    seat: &Arc<Seat>,
+) {
     let mut stopping = site.stopping.clone();
     let speaker = seat.clone();
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // hyper would count the rest between two requests in; the seat has limits for both.
         .header_read_timeout(None)
+        // Who has nothing more to say, as `nc -N`, still wants the answer.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(
             TokioIo::new(socket),
@@ -165,6 +190,8 @@ async fn converse(socket: impl Socket, door: Door, site: Arc<Site>, seat: &Arc<S
     let mut asked_to_end = false;
     loop {
         tokio::select! {
+            // A request that has come is taken before the end is.
+            biased;
             // A client's own faults (resets, bad requests) are nobody's news.
             _ = &mut connection => return,
             () = seat.taken_back() => return,

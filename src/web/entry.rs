@@ -9,13 +9,14 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::http::uri::Authority;
+use hyper::{Method, Request, Response, StatusCode, Version};
 
 use super::auth::Login;
 use super::body::Answer;
 use super::connections::Door;
 use super::guard::Protection;
-use super::{Place, Site, headless, probe, route, text};
+use super::{Place, Site, headless, probe, refused_method, route, text};
 
 /// Answers one request, whatever happens.
 pub async fn answer(
@@ -27,14 +28,41 @@ pub async fn answer(
     let _running = site.telemetry.http_starts();
     // Named beforehand, so that refusals and faults count where they happened.
     let handler = handler(site, door, request.uri().path());
-    let response = match AssertUnwindSafe(admitted(site, door, request)).catch_unwind().await {
-        Ok(answered) => answered,
-        // The panic's own words are in the log, by its hook.
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "a fault, see the log\n"),
+    let response = match refusal(request) {
+        Some(refusal) => refusal,
+        None => match AssertUnwindSafe(admitted(site, door, request)).catch_unwind().await {
+            Ok(answered) => answered,
+            // The panic's own words are in the log, by its hook.
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "a fault, see the log\n"),
+        },
     };
     let response = if request.method() == Method::HEAD { headless(response) } else { response };
     site.telemetry.http_ended(handler, response.status().as_u16(), started.elapsed());
     response
+}
+
+/// What no place here answers, whoever asks.
+fn refusal(request: &Request<Incoming>) -> Option<Response<Answer>> {
+    if !has_its_host(request) {
+        let mut response = text(StatusCode::BAD_REQUEST, "exactly one Host header is needed\n");
+        close_after(&mut response);
+        return Some(response);
+    }
+    match *request.method() {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT => None,
+        _ => refused_method(request.method()),
+    }
+}
+
+/// Whether the request names one host, which may be empty; before HTTP/1.1 none is needed (RFC
+/// 9112, section 3.2).
+fn has_its_host(request: &Request<Incoming>) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.is_empty() || Authority::try_from(host.as_bytes()).is_ok(),
+        (None, _) => request.version() < Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// The path of a probe: behind the prefix or not.
@@ -57,7 +85,7 @@ async fn admitted(site: &Arc<Site>, door: &Door, request: &Request<Incoming>) ->
     let Door::Guarded(guard, tls) = door else {
         return probe(site, request, probed(site, request.uri().path()));
     };
-    let Ok(protection) = guard.now() else {
+    let Ok(protection) = guard.now().await else {
         let words = "the web configuration is broken, see the log\n";
         return text(StatusCode::INTERNAL_SERVER_ERROR, words);
     };

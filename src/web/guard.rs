@@ -1,5 +1,6 @@
 //! The web configuration in use: read again whenever a file that it is made of changes, before
-//! the next handshake or request. What is then done with a connection is not known here.
+//! the next handshake or request. While a file system hangs, what was good before stays in use.
+//! What is then done with a connection is not known here.
 #![allow(clippy::disallowed_methods, reason = "the web configuration and its files are read here")]
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::auth::{Login, Logins};
+use super::look::{Look, Looks};
 use super::rate::Bucket;
 use super::tls;
 use crate::config::web::{self, Pems, RateLimit, TlsConfig, WebConfig};
@@ -51,15 +53,28 @@ pub struct Broken {
 /// Owns the web configuration in use, and what it remembers of visitors.
 #[derive(Debug)]
 pub struct Guard {
-    file: Option<PathBuf>,
-    current: Mutex<Current>,
+    current: Arc<Mutex<Current>>,
+    /// How it is looked at; none when there is no file.
+    reader: Option<(Looks, Arc<Mutex<Reader>>)>,
     logins: Logins,
     bucket: Option<Mutex<Bucket>>,
 }
 
-#[derive(Debug)]
+/// What everybody is told; held for moments only.
+#[derive(Debug, Default)]
 struct Current {
     good: Arc<Protection>,
+    /// The newest cannot be used.
+    broken: bool,
+    /// What it was read from.
+    files: Vec<PathBuf>,
+}
+
+/// Reads it again; held by the look that is going on, which may hang.
+#[derive(Debug)]
+struct Reader {
+    file: PathBuf,
+    current: Arc<Mutex<Current>>,
     rate_limit: Option<RateLimit>,
     /// What is wrong with the newest; logged once.
     wrong: Option<String>,
@@ -102,56 +117,74 @@ impl Guard {
 
     fn with(file: Option<&Path>, settles: Duration) -> anyhow::Result<Self> {
         let logins = Logins::new()?;
-        let mut current = Current {
-            good: Arc::default(),
-            rate_limit: None,
-            wrong: None,
-            seen: Vec::new(),
-            digest: [0; 32],
-            settled: true,
-            settles,
-        };
+        let current: Arc<Mutex<Current>> = Arc::default();
+        let (mut reader, mut bucket) = (None, None);
         if let Some(file) = file {
             let loaded = load(file);
             let (protection, config) = loaded.result.map_err(|error| anyhow!(error))?;
             if config.http2 {
                 tracing::info!("http2: true has no effect; HTTP/1.1 is spoken");
             }
-            current.good = Arc::new(protection);
-            current.rate_limit = config.rate_limit;
-            current.settled = is_settled(&loaded.seen, settles);
-            (current.seen, current.digest) = (loaded.seen, loaded.digest);
+            let rate_limit = config.rate_limit;
+            bucket = rate_limit.map(|limit| Mutex::new(Bucket::new(limit, Instant::now())));
+            let good = Arc::new(protection);
+            *lock(&current) = Current { good, broken: false, files: paths(&loaded.seen) };
+            let own = Reader {
+                file: file.to_owned(),
+                current: current.clone(),
+                rate_limit,
+                wrong: None,
+                settled: is_settled(&loaded.seen, settles),
+                seen: loaded.seen,
+                digest: loaded.digest,
+                settles,
+            };
+            reader = Some((Looks::new(), Arc::new(Mutex::new(own))));
         }
-        let now = Instant::now();
-        let bucket = current.rate_limit.map(|limit| Mutex::new(Bucket::new(limit, now)));
-        Ok(Self { file: file.map(Path::to_owned), current: Mutex::new(current), logins, bucket })
+        Ok(Self { current, reader, logins, bucket })
     }
 
-    /// What is asked of whoever connects now.
+    /// What is asked of whoever connects now. While its files cannot be looked at because their
+    /// file system hangs, that is what was asked before.
     ///
     /// # Errors
     /// [`Broken`] while a file cannot be read or is wrong; why is logged once.
-    pub fn now(&self) -> Result<Arc<Protection>, Broken> {
-        let Some(file) = &self.file else { return Ok(self.current().good.clone()) };
-        let mut current = self.current();
-        if !current.settled || current.seen.iter().any(|(path, stamp)| *stamp != look(path)) {
-            current.read_again(file);
+    pub async fn now(&self) -> Result<Arc<Protection>, Broken> {
+        if let Some((looks, reader)) = &self.reader {
+            let reader = reader.clone();
+            match looks.look(move || lock(&reader).look()).await {
+                Look::Done { again: false } | Look::Hangs { newly: false } => {}
+                Look::Done { again: true } => tracing::info!("web configuration looked at again"),
+                Look::Hangs { newly: true } => tracing::warn!(
+                    "web configuration not looked at: its file system hangs (a network mount?); \
+                     what was in use stays"
+                ),
+            }
         }
-        match current.wrong {
-            None => Ok(current.good.clone()),
-            Some(_) => Err(Broken { tls: current.good.tls.is_some() }),
+        self.last()
+    }
+
+    /// What was asked when it was looked at last.
+    ///
+    /// # Errors
+    /// As [`Guard::now`].
+    pub fn last(&self) -> Result<Arc<Protection>, Broken> {
+        let current = lock(&self.current);
+        if current.broken {
+            return Err(Broken { tls: current.good.tls.is_some() });
         }
+        Ok(current.good.clone())
     }
 
     /// Files that the web configuration is made of, as of the last reading.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.current().seen.iter().map(|(path, _)| path.clone()).collect()
+        lock(&self.current).files.clone()
     }
 
     /// Whether one more request may be answered now; else after how long to come back.
     pub fn admit(&self) -> Result<(), Duration> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
-        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = lock(bucket);
         if bucket.take(Instant::now()) { Ok(()) } else { Err(bucket.interval()) }
     }
 
@@ -162,15 +195,26 @@ impl Guard {
         }
         self.logins.check(&protection.users, header).await
     }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Current {
-    fn read_again(&mut self, file: &Path) {
-        let loaded = load(file);
+/// Nothing that can panic leaves a half of something.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn paths(seen: &[(PathBuf, Option<Stamp>)]) -> Vec<PathBuf> {
+    seen.iter().map(|(path, _)| path.clone()).collect()
+}
+
+impl Reader {
+    fn look(&mut self) {
+        if !self.settled || self.seen.iter().any(|(path, stamp)| *stamp != look(path)) {
+            self.read_again();
+        }
+    }
+
+    fn read_again(&mut self) {
+        let loaded = load(&self.file);
         let settled = is_settled(&loaded.seen, self.settles);
         // A file that is written in place is empty for a moment, and nothing would be asked then.
         if !settled && self.wrong.is_none() && (loaded.empty || loaded.result.is_err()) {
@@ -179,6 +223,7 @@ impl Current {
         }
         let same = self.digest == loaded.digest && self.wrong.is_none() == loaded.result.is_ok();
         (self.seen, self.settled, self.digest) = (loaded.seen, settled, loaded.digest);
+        lock(&self.current).files = paths(&self.seen);
         // Whoever is connected need not agree on the same certificate anew.
         if same {
             return;
@@ -191,7 +236,9 @@ impl Current {
                     tracing::warn!("rate_limit takes effect at the next start");
                     self.rate_limit = config.rate_limit;
                 }
-                (self.good, self.wrong) = (Arc::new(protection), None);
+                self.wrong = None;
+                let mut current = lock(&self.current);
+                (current.good, current.broken) = (Arc::new(protection), false);
             }
             Err(error) => {
                 if self.wrong.as_ref() != Some(&error) {
@@ -202,6 +249,7 @@ impl Current {
                     );
                 }
                 self.wrong = Some(error);
+                lock(&self.current).broken = true;
             }
         }
     }

@@ -1,16 +1,21 @@
 //! Where the server listens: addresses, sockets that systemd opened, and a place for probes.
 #![allow(clippy::disallowed_methods, reason = "systemd passes sockets through the environment")]
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use anyhow::{Context as _, bail};
 use listenfd::ListenFd;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::guard::Guard;
 use crate::cli::Web;
+use crate::label;
+use crate::proc::listener::{self, Listens};
 
 /// Everything that is listened on, and who watches over it.
 #[derive(Debug)]
@@ -33,15 +38,29 @@ pub enum Listener {
 }
 
 /// Something that bytes come from and go to.
-pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sync {
+    /// Ready when there is something to read, were it the end. Nothing is read.
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Socket for TcpStream {
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(context)
+    }
+}
+
+impl Socket for UnixStream {
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(context)
+    }
+}
 
 impl Listener {
     /// The next connection.
     ///
     /// # Errors
     /// As `accept(2)`.
-    pub async fn accept(&self) -> std::io::Result<Box<dyn Socket>> {
+    pub async fn accept(&self) -> io::Result<Box<dyn Socket>> {
         Ok(match self {
             Listener::Tcp(listener) => Box::new(listener.accept().await?.0),
             Listener::Unix(listener) => Box::new(listener.accept().await?.0),
@@ -69,7 +88,7 @@ pub async fn open(web: &Web) -> anyhow::Result<Doors> {
         bind(&web.listen, "--web.listen-address").await?
     };
     let probes = bind(web.probe_listen.as_slice(), "--web.probe-listen-address").await?;
-    let tls = guard.now().is_ok_and(|protection| protection.tls.is_some());
+    let tls = guard.last().is_ok_and(|protection| protection.tls.is_some());
     for listener in &listeners {
         match listener {
             Listener::Tcp(listener) => {
@@ -102,11 +121,27 @@ async fn bind(addresses: &[SocketAddr], flag: &str) -> anyhow::Result<Vec<Listen
             }
             bound => bound,
         };
-        let listener = listener
-            .with_context(|| format!("cannot listen on {address}; choose another with {flag}"))?;
+        let listener = listener.with_context(|| {
+            let who = taken_by(address.port());
+            format!("cannot listen on {address}; choose another with {flag}{who}")
+        })?;
         listeners.push(Listener::Tcp(listener));
     }
     Ok(listeners)
+}
+
+/// Who has the port, or how to find out; nothing when nobody has it.
+fn taken_by(port: u16) -> String {
+    match listener::of_port(Path::new("/proc"), port) {
+        Listens::Nobody => String::new(),
+        Listens::Process { pid, name } => {
+            let name = label::shortened(&name, 64);
+            format!(", or end what listens there: {name} (pid {pid})")
+        }
+        Listens::Unseen => {
+            format!(", or end what listens there, which root can see: ss -ltnp 'sport = :{port}'")
+        }
+    }
 }
 
 /// The sockets that systemd opened for us (`sd_listen_fds(3)`).

@@ -35,6 +35,7 @@ mod entry;
 pub mod guard;
 mod kept;
 mod listen;
+mod look;
 mod pages;
 mod rate;
 pub mod render;

@@ -81,6 +81,11 @@ impl Serving {
         Self { child, address, log: Some(rest) }
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The status line and headers, and the body, of one request.
     pub fn ask(&self, request: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();

@@ -17,6 +17,7 @@ mod fixtures;
 mod golden;
 mod pages;
 mod reference;
+mod requests;
 mod restic;
 mod scene;
 mod stores;

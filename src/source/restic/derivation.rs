@@ -147,8 +147,14 @@ impl DerivationBudget {
 
 /// Asks for so many bytes and gives them back untouched. scrypt would end the process where there
 /// are none: below a limit of addresses, or where a system promises no more than it has.
+///
+/// glibc learns from every piece up to 32 MiB that is given back: from then on it keeps pieces of
+/// that size for their thread (mallopt(3), M_MMAP_THRESHOLD), and what scrypt took would stay
+/// ours. So more than that is asked for first.
 fn is_to_be_had(bytes: u64) -> bool {
-    usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+    const NOTHING_IS_LEARNED: usize = 33 << 20;
+    let there = |bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
+    usize::try_from(bytes).is_ok_and(|bytes| there(bytes.max(NOTHING_IS_LEARNED)) || there(bytes))
 }
 
 fn pair(id: &str, password: &Secret) -> Pair {

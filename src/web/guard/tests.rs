@@ -38,44 +38,45 @@ fn every_case_gets_its_verdict_and_its_reason() {
 
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-fn value(guard: &Guard) -> Result<String, Broken> {
-    let value = |now: Arc<Protection>| now.headers.first().map(|(_, value)| value.clone());
-    guard.now().map(|now| value(now).map_or(String::new(), |it| it.to_str().unwrap().to_owned()))
+async fn value(guard: &Guard) -> Result<String, Broken> {
+    let now = guard.now().await?;
+    let first = now.headers.first();
+    Ok(first.map_or(String::new(), |(_, value)| value.to_str().unwrap().to_owned()))
 }
 
-#[test]
-fn a_change_is_seen_and_what_looks_half_written_changes_nothing_yet() {
+#[tokio::test]
+async fn a_change_is_seen_and_what_looks_half_written_changes_nothing_yet() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.yml");
     write(&file, "http_server_config: {headers: {X-Frame-Options: deny}}\n");
     let guard = Guard::with(Some(&file), NEVER).unwrap();
-    assert_eq!(value(&guard).unwrap(), "deny");
+    assert_eq!(value(&guard).await.unwrap(), "deny");
     write(&file, "http_server_config: {headers: {X-Frame-Options: sameorigin}}\n");
-    assert_eq!(value(&guard).unwrap(), "sameorigin");
+    assert_eq!(value(&guard).await.unwrap(), "sameorigin");
     for text in ["http_server_config: {hea", ""] {
         write(&file, text);
-        assert_eq!(value(&guard).unwrap(), "sameorigin", "{text:?}");
+        assert_eq!(value(&guard).await.unwrap(), "sameorigin", "{text:?}");
     }
 }
 
-#[test]
-fn a_broken_file_lets_nobody_in_until_it_is_mended_and_an_empty_one_asks_nothing() {
+#[tokio::test]
+async fn a_broken_file_lets_nobody_in_until_it_is_mended_and_an_empty_one_asks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.yml");
     write(&file, "http_server_config: {headers: {X-Frame-Options: deny}}\n");
     let guard = Guard::with(Some(&file), Duration::ZERO).unwrap();
     write(&file, "nonsense: true\n");
-    assert_eq!(value(&guard), Err(Broken { tls: false }));
+    assert_eq!(value(&guard).await, Err(Broken { tls: false }));
     write(&file, "http_server_config: {headers: {X-Frame-Options: sameorigin}}\n");
-    assert_eq!(value(&guard).unwrap(), "sameorigin");
+    assert_eq!(value(&guard).await.unwrap(), "sameorigin");
     write(&file, "");
-    assert_eq!(value(&guard).unwrap(), "");
+    assert_eq!(value(&guard).await.unwrap(), "");
     fs::remove_file(&file).unwrap();
-    assert_eq!(value(&guard), Err(Broken { tls: false }));
+    assert_eq!(value(&guard).await, Err(Broken { tls: false }));
 }
 
-#[test]
-fn a_key_that_follows_its_certificate_breaks_nothing() {
+#[tokio::test]
+async fn a_key_that_follows_its_certificate_breaks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tls = self::folder().join("../tls");
     let place = |name: &str| folder.path().join(name);
@@ -84,13 +85,13 @@ fn a_key_that_follows_its_certificate_breaks_nothing() {
     let file = place("web.yml");
     write(&file, "tls_server_config: {cert_file: cert, key_file: key}\n");
     let guard = Guard::with(Some(&file), NEVER).unwrap();
-    let first = guard.now().unwrap().tls.clone().unwrap();
+    let first = guard.now().await.unwrap().tls.clone().unwrap();
     // Read again, since it may have changed within the same tick of the clock; it has not.
-    assert!(Arc::ptr_eq(&first, guard.now().unwrap().tls.as_ref().unwrap()));
+    assert!(Arc::ptr_eq(&first, guard.now().await.unwrap().tls.as_ref().unwrap()));
     fs::copy(tls.join("client.pem"), place("cert")).unwrap();
-    assert!(Arc::ptr_eq(&first, guard.now().unwrap().tls.as_ref().unwrap()));
+    assert!(Arc::ptr_eq(&first, guard.now().await.unwrap().tls.as_ref().unwrap()));
     fs::copy(tls.join("client.pem"), place("key")).unwrap();
-    assert!(!Arc::ptr_eq(&first, guard.now().unwrap().tls.as_ref().unwrap()));
+    assert!(!Arc::ptr_eq(&first, guard.now().await.unwrap().tls.as_ref().unwrap()));
     let mut files = guard.files();
     files.sort();
     assert_eq!(files, [place("cert"), place("key"), place("web.yml")]);
