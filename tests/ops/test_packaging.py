@@ -137,10 +137,16 @@ class Units(TemporaryFolder):
         flags = run(checkout.exporter(), "--help").stdout
         for unit in SYSTEMD.glob("*.service"):
             for command in values(unit, "ExecStart") + values(unit, "ExecStartPre"):
-                self.assertTrue(command.startswith("/usr/bin/lock_exporter "))
+                self.assertTrue(command.removeprefix("-").startswith("/usr/bin/lock_exporter "))
                 for flag in re.findall(r" (--[a-z.-]+)", command):
                     with self.subTest(unit=unit.name, flag=flag):
                         self.assertIn(f"{flag} ", flags.replace("\n", " "))
+
+    def test_what_is_wrong_with_one_target_stops_no_start(self):
+        """`--config.check` refuses a password file that is missing; watching the rest goes on."""
+        for unit in SYSTEMD.glob("*.service"):
+            with self.subTest(unit=unit.name):
+                self.assertEqual([it[:1] for it in values(unit, "ExecStartPre")], ["-"])
 
     def test_their_type_is_what_the_program_does(self):
         """A unit of the type `notify` fails when nobody says that the service is ready."""
