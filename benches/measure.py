@@ -26,6 +26,7 @@ import exporter
 import lock_files
 import restic_places
 import restic_repo
+import scrapes
 import servers
 from restic_places import Bucket, Folder, Restic
 
@@ -218,9 +219,10 @@ def fleet(folder: Path, program: str) -> list[Row]:
     made = speed(program, "fleet", str(root), str(FLEET), str(FLEET_LOCKS))
     scans = speed(program, "scans", str(root))
     ratio = scans["warm_seconds"] / scans["find_seconds"]
+    places = {path.name: str(path) for path in sorted(root.iterdir())}
     work = folder / "memory"
     work.mkdir()
-    watched = config({path.name: str(path) for path in sorted(root.iterdir())}, "10s")
+    watched = config(places, "10s")
     environment = {"RESTIC_PASSWORD": made["password"]}
     with exporter.Exporter(work, watched, environment) as running:
 
@@ -239,12 +241,30 @@ def fleet(folder: Path, program: str) -> list[Row]:
             scraped.append(resident(running))
     quiet = folder / "quiet"
     quiet.mkdir()
-    watched = config({path.name: str(path) for path in sorted(root.iterdir())}, "10m")
+    watched = config(places, "10m")
     with exporter.Exporter(quiet, watched, environment) as running:
         servers.wait_for("the first look at every repository", all_seen)
         kept, new = kept_and_new(running)
     what = f"{FLEET:,} local repositories × {FLEET_LOCKS} locks"
+    load = scrapes.measure(folder / "load", places, environment)
     return [
+        Row(
+            f"slowest of 100 scrapes of {what} that render all, while they are scanned every 10 s "
+            f"and {scrapes.HANGING} more hang, against at rest",
+            f"{load.slower:.2f} × its time",
+            "≤ 2 ×",
+            load.slower <= 2,
+            f"p99 {load.busy_new.p99 * 1000:.0f} ms against {load.rest_new.p99 * 1000:.0f} ms, "
+            f"p50 {load.busy_new.p50 * 1000:.0f} ms against {load.rest_new.p50 * 1000:.0f} ms",
+        ),
+        Row(
+            "bytes of pages served each second against Debian's prometheus-node-exporter",
+            f"{load.faster:.0f} ×",
+            "≥ 5 ×",
+            load.faster >= 5,
+            f"{load.rest_kept.answers_each_second:.0f} of {load.page_bytes / MIB:.1f} MiB against "
+            f"{load.node.answers_each_second:.0f} of {load.node_bytes / MIB:.2f} MiB",
+        ),
         Row(
             f"a compressed scrape of {what} while nothing changes against one that renders all",
             f"{kept / new:.2f} × its time",

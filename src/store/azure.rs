@@ -120,6 +120,11 @@ impl Plan for Azure {
         }
     }
 
+    fn credentials_file(&self) -> Option<&str> {
+        // The file of a federated token is read by a request.
+        None
+    }
+
     fn build(&self, wires: &Wires) -> object_store::Result<Arc<dyn ObjectStore>> {
         let builder = MicrosoftAzureBuilder::new()
             .with_account(&self.account)

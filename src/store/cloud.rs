@@ -37,6 +37,9 @@ pub(super) trait Plan: Send + Sync + fmt::Debug {
     /// Why a service of this machine is asked for credentials, where no variable says so.
     fn tried(&self) -> String;
 
+    /// The file that credentials are read from, where a variable names one.
+    fn credentials_file(&self) -> Option<&str>;
+
     /// Builds the store; credentials are asked for by its first request.
     ///
     /// # Errors
@@ -113,7 +116,10 @@ impl Cloud {
                 let shown = Location::Cloud(self.at.clone()).to_string();
                 let built = self.plan.build(&wires).map_err(|error| {
                     let kind = StoreErrorKind::Failed(ErrorClass::Config);
-                    let cause = explain(&error).cause;
+                    let mut cause = explain(&error).cause;
+                    if let Some(file) = self.plan.credentials_file() {
+                        cause = format!("{file}: {cause}");
+                    }
                     StoreError::new(kind, format!("open {shown}"), cause, self.advice.auth)
                 })?;
                 let (prefix, verb) = (&self.at.prefix, self.limits.verb);

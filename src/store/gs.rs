@@ -74,6 +74,11 @@ impl Plan for Gs {
         }
     }
 
+    fn credentials_file(&self) -> Option<&str> {
+        let is_used = self.emulator.is_none() && self.token.is_none();
+        self.file.as_ref().filter(|_| is_used).map(|file| file.as_str())
+    }
+
     fn build(&self, wires: &Wires) -> object_store::Result<Arc<dyn ObjectStore>> {
         let builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.bucket)

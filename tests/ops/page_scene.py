@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import socket
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,8 +19,9 @@ import restic_repo
 
 FLEET = 2000
 DEAD_HOST = "db01.example.org"
-# More than any process has.
-NOBODY = 2**22 + 1
+# A process that has ended.
+with subprocess.Popen(["true"]) as ended:
+    NOBODY = ended.pid
 MIN = 60
 HOSTILE = [
     "<script>window.pwned=1</script>",

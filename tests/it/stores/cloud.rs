@@ -189,7 +189,11 @@ async fn googles_credentials_that_cannot_work_are_told() {
     expect(&error, ErrorClass::Config, &["GOOGLE_ACCESS_TOKEN"]);
     let file = open(&[("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json")]).expect("opens");
     let error = file.list("locks").await.expect_err("is missing");
-    expect(&error, ErrorClass::Config, &["gs:bucket:/", "GOOGLE_APPLICATION_CREDENTIALS"]);
+    expect(
+        &error,
+        ErrorClass::Config,
+        &["gs:bucket:/", "/nonexistent/key.json", "GOOGLE_APPLICATION_CREDENTIALS"],
+    );
 }
 
 #[tokio::test]
