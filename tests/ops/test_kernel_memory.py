@@ -114,7 +114,7 @@ class Memory(unittest.TestCase):
             self.assertEqual(code, 75, said)
             self.assertIn(f"pid {running.process.pid},", said)
         self.assertTrue((self.state / "exporter.lock").exists())
-        code, said = self.refused(f"--state.dir={self.folder / 'nowhere'}")
+        code, said = self.refused(f"--state.dir={self.folder / 'nowhere' / 'at-all'}")
         self.assertEqual(code, 1, said)
         self.assertIn("is missing", said)
         program = self.folder / "lock_exporter"
