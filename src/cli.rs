@@ -329,7 +329,7 @@ impl Web {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
 pub struct Log {
-    /// Least severe messages that are logged [default: info; warn for check on a terminal]
+    /// Least severe messages that are logged [default: info; warn for check]
     #[arg(
         long = "log.level",
         value_name = "LEVEL",

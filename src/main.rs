@@ -1,6 +1,6 @@
 //! The process entry: flags, logging, the command, the exit code.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -38,9 +38,8 @@ fn main() -> ExitCode {
         }
     };
     let checking = matches!(cli.command, Some(Command::Check(_)));
-    // Who looks at a table looks for what is wrong.
-    let is_read = checking && std::io::stderr().is_terminal();
-    let log = start_log(&cli.log, if is_read { LogLevel::Warn } else { LogLevel::Info });
+    // Who looks at a table, or gets it by mail, looks for what is wrong.
+    let log = start_log(&cli.log, if checking { LogLevel::Warn } else { LogLevel::Info });
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::debug!("a TLS provider is installed already");
     }

@@ -56,7 +56,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.externa
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.telemetry-path -d 'Path of the metrics' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.max-requests -d 'Scrapes answered at once; 0 = no limit' -r
 complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l web.ready-timeout -d 'Be ready after this time although targets were not all looked at' -r
-complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_needs_command" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -111,7 +111,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l we
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand check" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -149,7 +149,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand demo" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -188,7 +188,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand healthcheck" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -226,7 +226,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions"
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand completions" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"
@@ -264,7 +264,7 @@ complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.probe-listen-address -d 'Another address, for /-/healthy and /-/ready alone, without TLS and password' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.route-prefix -d 'Path before all paths; by default that of --web.external-url' -r
 complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l web.external-url -d 'URL by which browsers reach this exporter, behind a reverse proxy' -r
-complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l log.level -d 'Least severe messages that are logged [default: info; warn for check on a terminal]' -r -f -a "debug\t'Every scan'
+complete -c lock_exporter -n "__fish_lock_exporter_using_subcommand man" -l log.level -d 'Least severe messages that are logged [default: info; warn for check]' -r -f -a "debug\t'Every scan'
 info\t'Start, stop, reload'
 warn\t'Targets that begin to fail and recover'
 error\t'Faults of the exporter'"

@@ -161,6 +161,12 @@ async fn targets(cli: &Cli, wanted: &[String]) -> Result<(Config, Wanted), Failu
             None => repositories.push(text.clone()),
         }
     }
+    if let (Some(text), false) = (repositories.first(), cli.watch.repositories.is_empty()) {
+        // Only what is named is looked at, so those of -r would be passed over without a word.
+        return Err(Failure::Usage(anyhow!(
+            "-r and {text:?}: name every repository behind check, or each with a -r of its own"
+        )));
+    }
     named.extend(app::of_repositories(cli, repositories)?.targets);
     let config = match configured {
         Some(configured) => configured,

@@ -154,6 +154,14 @@ impl Evidence<'_> {
         })
     }
 
+    /// A lock that nothing proves dead.
+    fn living(&self) -> Option<&SeenEntry> {
+        self.seen.entries.iter().find(|other| match &other.entry {
+            LockEntry::Readable(_) | LockEntry::Sealed(..) => !self.is_dead(other),
+            LockEntry::Empty(_) | LockEntry::Unreadable(..) => false,
+        })
+    }
+
     /// Removes what plain `unlock` leaves in place, with the reason and the danger.
     fn remove(&self, stub: &Stub, why: UnreadableWhy) -> Step {
         let name = plain(stub.id.as_str());
@@ -168,12 +176,20 @@ impl Evidence<'_> {
             | UnreadableWhy::Mac
             | UnreadableWhy::Encoding
             | UnreadableWhy::Json
-            | UnreadableWhy::TooLarge => {
-                Step::run(format!("restic -r {} unlock --remove-all", self.location)).but(
+            | UnreadableWhy::TooLarge => match self.living() {
+                Some(other) => match &other.entry {
+                    LockEntry::Readable(_) => self.ask(other),
+                    _ => self.list(),
+                }
+                .but(
+                    "wait until this one has ended: what removes the unreadable file, unlock \
+                     --remove-all, removes its living lock too",
+                ),
+                None => Step::run(format!("restic -r {} unlock --remove-all", self.location)).but(
                     "only when no restic runs on this repository, for it removes living locks \
                      too; plain unlock keeps unreadable files",
-                )
-            }
+                ),
+            },
             UnreadableWhy::Name => Step::note(format!(
                 "no restic command removes locks/{name}: delete it in the storage when no restic \
                  runs on this repository"

@@ -325,6 +325,24 @@ fn an_unreadable_file_is_critical_and_remove_all_comes_with_its_reason() {
 }
 
 #[test]
+fn what_removes_every_lock_is_not_advised_beside_one_that_may_live() {
+    const REMOVE_ALL: &str = "restic -r '/srv/my backups' unlock --remove-all";
+    const LIST: &str = "restic -r '/srv/my backups' list locks";
+    let file = || LockEntry::Unreadable(stub(60, Some(-9 * H)), UnreadableWhy::Mac);
+    let other = Stub { id: LockId::new("cafe"), ..stub(160, Some(-60)) };
+    let sealed = LockEntry::Sealed(other, SealedWhy::Archived);
+    for (beside, line) in [
+        (shared("h", -60), ps("h")),
+        (sealed, LIST.to_owned()),
+        (exclusive("h", -9 * H), REMOVE_ALL.to_owned()),
+    ] {
+        let findings = found(&[(0, Ok(vec![file(), beside]))]);
+        let unreadable = findings.into_iter().find(|found| found.topic == Topic::Unreadable);
+        assert_eq!(unreadable.and_then(|found| found.next_step), Some(line));
+    }
+}
+
+#[test]
 fn files_that_restic_cannot_remove_are_not_advised_to_be_unlocked() {
     for (why, stored) in [
         (UnreadableWhy::Name, None),

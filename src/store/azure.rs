@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use object_store::ObjectStore;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use zeroize::Zeroizing;
@@ -75,6 +77,10 @@ impl Azure {
             return Err(config("find the Azure service", cause, ""));
         }
         let login = if let Some(key) = variable("AZURE_ACCOUNT_KEY")? {
+            // The library's words would quote of it.
+            if BASE64.decode(key.as_bytes()).is_err() {
+                return Err(config("read the account key", "AZURE_ACCOUNT_KEY is no base64", ""));
+            }
             Login::Key(key)
         } else if let Some(signature) = variable("AZURE_ACCOUNT_SAS")? {
             Login::Signature(Zeroizing::new(signature.trim_start_matches('?').to_owned()))

@@ -213,6 +213,12 @@ impl Reader {
         }
     }
 
+    /// Whether what is in use keeps anybody out.
+    fn protects(&self) -> bool {
+        let good = lock(&self.current).good.clone();
+        good.tls.is_some() || !good.users.is_empty()
+    }
+
     fn read_again(&mut self) {
         let loaded = load(&self.file);
         let settled = is_settled(&loaded.seen, self.settles);
@@ -228,7 +234,16 @@ impl Reader {
         if same {
             return;
         }
-        match loaded.result {
+        let result = match loaded.result {
+            // Cut off by a full disk or a slip; whoever means it says so at the next start.
+            Ok(_) if loaded.empty && self.protects() => {
+                Err("the file is empty now, and TLS or passwords were asked for before; restart \
+                     the exporter to serve without them"
+                    .to_owned())
+            }
+            result => result,
+        };
+        match result {
             Ok((protection, config)) => {
                 let (tls, users) = (protection.tls.is_some(), protection.users.len());
                 tracing::info!(tls, users, "web configuration read again");

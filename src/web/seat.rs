@@ -110,9 +110,10 @@ impl Seat {
         self.is(Phase::Idle);
     }
 
-    /// Whether the client is owed nothing now.
+    /// Whether the client is surely owed nothing now. After an answer was handed out its end may
+    /// still be on its way.
     pub fn is_unasked(&self) -> bool {
-        !matches!(self.doing().0, Phase::Answering | Phase::Writing)
+        matches!(self.doing().0, Phase::Handshake | Phase::Fresh | Phase::Head)
     }
 
     /// Whether a time limit has passed.
@@ -342,6 +343,17 @@ mod tests {
             }
         }
         left
+    }
+
+    #[test]
+    fn whoever_was_answered_may_still_be_owed_the_end() {
+        let seat = Seat::new();
+        assert!(seat.is_unasked());
+        // Handed out is not sent.
+        for does in [Seat::answers, |seat: &Seat| seat.writes(true), Seat::rests] {
+            does(&seat);
+            assert!(!seat.is_unasked());
+        }
     }
 
     #[tokio::test]

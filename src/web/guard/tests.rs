@@ -76,6 +76,22 @@ async fn a_broken_file_lets_nobody_in_until_it_is_mended_and_an_empty_one_asks_n
 }
 
 #[tokio::test]
+async fn a_file_that_is_emptied_while_it_keeps_people_out_lets_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.yml");
+    let users = "basic_auth_users: {prometheus: $2y$04$abcdefghijklmnopqrstuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuu}\n";
+    write(&file, users);
+    let guard = Guard::with(Some(&file), Duration::ZERO).unwrap();
+    assert_eq!(guard.now().await.unwrap().users.len(), 1);
+    for text in ["", "# nothing\n"] {
+        write(&file, text);
+        assert_eq!(guard.now().await.err(), Some(Broken { tls: false }), "{text:?}");
+    }
+    write(&file, users);
+    assert_eq!(guard.now().await.unwrap().users.len(), 1);
+}
+
+#[tokio::test]
 async fn a_key_that_follows_its_certificate_breaks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tls = self::folder().join("../tls");
