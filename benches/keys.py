@@ -1,5 +1,5 @@
-"""A thousand repositories whose keys are as costly as restic makes them, from the start until the last
-one is open.
+"""A thousand repositories whose keys are as costly as restic makes them, from the start until the
+last one is open.
 """
 
 import os

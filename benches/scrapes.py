@@ -1,5 +1,5 @@
-"""Scrapes: of a busy exporter against the same at rest, and as many as `wrk` can make against those of
-Debian's prometheus-node-exporter.
+"""Scrapes: of a busy exporter against the same at rest, and as many as `wrk` can make against those
+of Debian's prometheus-node-exporter.
 """
 
 import contextlib
