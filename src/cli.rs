@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// The port of `--web.listen-address` when none is given.
@@ -394,6 +395,28 @@ fn prefix(text: &str) -> Result<String, String> {
     Ok(if words.is_empty() { String::new() } else { format!("/{words}") })
 }
 
+/// A refusal of arguments without the login of a URL that it quotes.
+pub fn without_logins(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
+    {
+        if let Some(ContextValue::String(text)) = error.get(kind) {
+            let text = without_login(text);
+            error.insert(kind, ContextValue::String(text));
+        }
+    }
+    error
+}
+
+/// A text in which nothing stands between the scheme of a URL and the last `@`.
+fn without_login(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => {
+            format!("{}://***{}", &text[..scheme], &text[at..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
 fn external(text: &str) -> Result<url::Url, String> {
     let url = url::Url::parse(text).map_err(|error| error.to_string())?;
     let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
@@ -434,6 +457,16 @@ mod tests {
         ] {
             let expected = expected.map(|text| text.parse().unwrap());
             assert_eq!(listen_address(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_login_is_quoted_when_arguments_are_refused() {
+        for argument in ["--web.external-url=https://u:pl4nted@h/", "x:https://u:pl4@nted@h/"] {
+            let error = Cli::try_parse_from(["lock_exporter", argument]).err().unwrap();
+            let shown = without_logins(error).to_string();
+            assert!(shown.contains("https://***@h/"), "{shown}");
+            assert!(!shown.contains("pl4"), "{shown}");
         }
     }
 

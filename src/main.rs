@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use lock_exporter::app::{self, Failure};
-use lock_exporter::cli::{Cli, Command, Log, LogFormat, LogLevel};
+use lock_exporter::cli::{self, Cli, Command, Log, LogFormat, LogLevel};
 use lock_exporter::exposition::table;
 use lock_exporter::{cmd, web};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -22,7 +22,7 @@ const TAKEN: u8 = 75;
 const LOG_LINES_MAX: usize = 4_096;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().map_err(cli::without_logins) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version were asked for: standard output, success.
